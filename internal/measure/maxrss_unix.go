@@ -1,0 +1,5 @@
+//go:build unix && !darwin
+
+package measure
+
+const maxrssUnit = 1 << 10

@@ -1,0 +1,53 @@
+package measure
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+func TestWindowCountsWorkInsideItOnly(t *testing.T) {
+	m := NewMeter()
+	done := make(chan Result)
+	go func() { done <- m.Window("test", 50*time.Millisecond) }()
+	var total int64
+	for {
+		select {
+		case r := <-done:
+			if r.Items == 0 || r.Items >= total || r.Bytes != 3*r.Items {
+				t.Fatalf("window has %d items, %d bytes of %d items in all", r.Items, r.Bytes, total)
+			}
+			if r.Seconds < 0.05 || r.CPUSeconds <= 0 && CPUSeconds() > 0 {
+				t.Fatalf("window of %v s used %v s of CPU", r.Seconds, r.CPUSeconds)
+			}
+			return
+		default:
+			m.Add(3, 1)
+			total++
+		}
+	}
+}
+
+func TestPrintFind(t *testing.T) {
+	var out bytes.Buffer
+	r := Result{Role: "recv", Items: 7, Extra: map[string]float64{"credits": 2}}
+	if err := r.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	got, ok := Find(out.String())
+	if !ok || got.Role != "recv" || got.Items != 7 || got.Extra["credits"] != 2 {
+		t.Fatalf("got %+v, %v", got, ok)
+	}
+	if _, ok := Find("something else"); ok {
+		t.Fatal("found a result where none is")
+	}
+}
+
+func TestSpread(t *testing.T) {
+	if lo, mid, hi := Spread([]float64{4, 1, 3, 2, 5}); lo != 2 || mid != 3 || hi != 4 {
+		t.Fatal(lo, mid, hi)
+	}
+	if lo, mid, hi := Spread(nil); lo != 0 || mid != 0 || hi != 0 {
+		t.Fatal(lo, mid, hi)
+	}
+}
