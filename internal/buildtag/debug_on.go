@@ -1,0 +1,6 @@
+//go:build weirdebug
+
+package buildtag
+
+// Debug tells whether this is a debug build (-tags weirdebug).
+const Debug = true

@@ -1,0 +1,6 @@
+//go:build !weirportable
+
+package buildtag
+
+// Portable tells whether netio runs on package net (-tags weirportable).
+const Portable = false
