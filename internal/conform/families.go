@@ -1,0 +1,59 @@
+package conform
+
+// A vectorFamily checks lines of vector files. The first family that matches a line checks it.
+type vectorFamily struct {
+	name  string
+	match func(v *Vector) bool
+	check func(v *Vector) error // nil: not built, each line fails
+}
+
+// A traceFamily runs scenarios of trace files. The first family that matches a scenario runs it.
+//
+// run does the steps of s on the library and takes down in out what is seen; it must not look at the wanted lines. An
+// error means that the scenario could not be run at all (an unknown step, say); an error that a step of the library
+// returns is out.Error.
+type traceFamily struct {
+	name  string
+	match func(s *Scenario) bool
+	run   func(s *Scenario, out *Out) error
+}
+
+// vectorFamilies lists all families of vectors.
+var vectorFamilies = []vectorFamily{
+	{"events", hasField("eventClass"), nil},
+	{"elements", kinds("StreamRecord", "Watermark", "InternalWatermark", "LatencyMarker", "WatermarkStatus", "RecordAttributes"), nil},
+	{"types", kinds("Value"), nil},
+	{"keygroups", kinds("Key", "Ranges", "DefaultMaxParallelism"), nil},
+	{"spanning", kinds("Spanning"), nil},
+	{"compress", hasField("original"), nil},
+	{"wire", kinds("BufferResponse", "ErrorResponse", "PartitionRequest", "TaskEventRequest", "CancelPartitionRequest", "CloseRequest",
+		"AddCredit", "ResumeConsumption", "AckAllUserRecordsProcessed", "BacklogAnnouncement", "NewBufferSize", "SegmentId"), nil},
+}
+
+// traceFamilies lists all families of traces. A family whose keys are among those of another one stands below it.
+var traceFamilies = []traceFamily{
+	{"align", config("mode", "channels", "finished"), nil},
+	{"credit-receiver", config("channels", "exclusive", "floating", "segment"), nil},
+	{"credit-sender", config("subpartitions", "exclusive", "segment"), nil},
+	{"deserialize-spanning", config("spill"), nil},
+	{"watermark-valve", config("channels"), nil},
+}
+
+// sessionChecker checks a captured session; path is that of its .json file.
+var sessionChecker func(path string) error
+
+func kinds(names ...string) func(*Vector) bool {
+	set := map[string]bool{}
+	for _, n := range names {
+		set[n] = true
+	}
+	return func(v *Vector) bool { return set[v.Kind] }
+}
+
+func hasField(name string) func(*Vector) bool {
+	return func(v *Vector) bool { return v.Fields.Has(name) }
+}
+
+func config(keys ...string) func(*Scenario) bool {
+	return func(s *Scenario) bool { return s.Has(keys...) }
+}
