@@ -20,7 +20,7 @@ type traceFamily struct {
 
 // vectorFamilies lists all families of vectors.
 var vectorFamilies = []vectorFamily{
-	{"events", hasField("eventClass"), nil},
+	{"events", hasField("eventClass"), checkEvent},
 	{"elements", kinds("StreamRecord", "Watermark", "InternalWatermark", "LatencyMarker", "WatermarkStatus", "RecordAttributes"), nil},
 	{"types", kinds("Value"), nil},
 	{"keygroups", kinds("Key", "Ranges", "DefaultMaxParallelism"), nil},

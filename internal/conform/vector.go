@@ -121,3 +121,12 @@ func same[T comparable](what string, wanted, got T) error {
 	}
 	return fmt.Errorf("%s\n\twanted: %v\n\tgot:    %v", what, wanted, got)
 }
+
+// toInt64 returns the exact value of a json.Number.
+func toInt64(v any) (int64, error) {
+	n, ok := v.(json.Number)
+	if !ok {
+		return 0, fmt.Errorf("%v is not a number", v)
+	}
+	return n.Int64()
+}
