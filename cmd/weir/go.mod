@@ -1,0 +1,15 @@
+module github.com/weirflow/weir/cmd/weir
+
+go 1.26.0
+
+require (
+	github.com/spf13/cobra v1.10.2
+	github.com/weirflow/weir v0.0.0
+)
+
+require (
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/spf13/pflag v1.0.9 // indirect
+)
+
+replace github.com/weirflow/weir => ../..
