@@ -46,6 +46,7 @@ type Notifier struct {
 	// The sleeper's; token is also read by a waker that has seen state asleep, hence after Prepare made it.
 	token chan struct{}
 	timer *time.Timer
+	hook  atomic.Pointer[func()] // what ends a sleep elsewhere (PrepareHook)
 	_     [line]byte
 }
 
@@ -110,10 +111,16 @@ func (n *Notifier) WaitTimeout(d time.Duration) bool {
 // Wake ends the sleep of the sleeper if there is one. Any goroutine may call it, after it made its work visible. Calls
 // while nobody sleeps cost one atomic load and are not remembered.
 func (n *Notifier) Wake() {
-	if n.state.Load() == asleep && n.state.CompareAndSwap(asleep, awake) {
-		n.token <- struct{}{}
+	switch n.state.Load() {
+	case awake:
+	case asleep:
+		if n.state.CompareAndSwap(asleep, awake) {
+			n.token <- struct{}{}
+		}
+	default:
+		n.wakeHooked()
 	}
 }
 
 // Sleeping tells whether a sleeper has announced itself: a snapshot.
-func (n *Notifier) Sleeping() bool { return n.state.Load() == asleep }
+func (n *Notifier) Sleeping() bool { return n.state.Load() != awake }
