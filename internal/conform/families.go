@@ -18,16 +18,16 @@ type traceFamily struct {
 	run   func(s *Scenario, out *Out) error
 }
 
-// vectorFamilies lists all families of vectors.
+// vectorFamilies lists all families of vectors. A family with a narrower match stands above a wider one.
 var vectorFamilies = []vectorFamily{
+	{"wire", kinds("BufferResponse", "ErrorResponse", "PartitionRequest", "TaskEventRequest", "CancelPartitionRequest", "CloseRequest",
+		"AddCredit", "ResumeConsumption", "AckAllUserRecordsProcessed", "BacklogAnnouncement", "NewBufferSize", "SegmentId"), checkWire},
 	{"events", hasField("eventClass"), checkEvent},
 	{"elements", kinds("StreamRecord", "Watermark", "InternalWatermark", "LatencyMarker", "WatermarkStatus", "RecordAttributes"), nil},
 	{"types", kinds("Value"), nil},
 	{"keygroups", kinds("Key", "Ranges", "DefaultMaxParallelism"), nil},
 	{"spanning", kinds("Spanning"), nil},
 	{"compress", hasField("original"), nil},
-	{"wire", kinds("BufferResponse", "ErrorResponse", "PartitionRequest", "TaskEventRequest", "CancelPartitionRequest", "CloseRequest",
-		"AddCredit", "ResumeConsumption", "AckAllUserRecordsProcessed", "BacklogAnnouncement", "NewBufferSize", "SegmentId"), nil},
 }
 
 // traceFamilies lists all families of traces. A family whose keys are among those of another one stands below it.
@@ -40,7 +40,7 @@ var traceFamilies = []traceFamily{
 }
 
 // sessionChecker checks a captured session; path is that of its .json file.
-var sessionChecker func(path string) error
+var sessionChecker func(path string) error = checkCapture
 
 func kinds(names ...string) func(*Vector) bool {
 	set := map[string]bool{}
