@@ -1,0 +1,204 @@
+package credit
+
+import (
+	"fmt"
+
+	"github.com/weirflow/weir/ringbuf"
+)
+
+// GatePort is the loop half of a gate: its channels on one loop, the floating credit that they share, and the loop's end
+// of the link to the task. It belongs to the loop and is one of its sources: Poll at the start of each turn.
+type GatePort struct {
+	link     *GateLink
+	pool     *ReceivePool
+	budget   FloatBudget
+	channels []*RemoteChannel // by index in the gate; nil: none, not here, or gone
+	live     int              // channels whose segments may not all be home
+	late     ringbuf.Deque[Arrival]
+
+	dirty    bool // staged since the last publish
+	listed   bool // a ClientCore will publish it
+	priority bool // and a priority event among it
+	closed   bool
+}
+
+// NewGatePort makes the loop half of a gate that the link l belongs to, with floating units of credit for its channels on
+// this loop. It reserves as many segments; a *segment.TooFewError says that there are not enough.
+func NewGatePort(l *GateLink, pool *ReceivePool, floating int) (*GatePort, error) {
+	if floating < 0 {
+		return nil, fmt.Errorf("credit: %d floating buffers", floating)
+	}
+	if err := pool.reserve(floating); err != nil {
+		return nil, err
+	}
+	p := &GatePort{link: l, pool: pool}
+	p.budget.Init(int32(floating), func(l *Ledger, n int32) { l.owner.announce(n) })
+	return p, nil
+}
+
+// NewChannel makes a channel and reserves its exclusive segments. ClientCore.Request then opens it.
+func (p *GatePort) NewChannel(cfg RemoteConfig) (*RemoteChannel, error) {
+	if cfg.Index < 0 || cfg.Exclusive < 0 || !cfg.Range.Valid() {
+		return nil, fmt.Errorf("credit: channel %d over subpartitions %s with %d exclusive buffers", cfg.Index, cfg.Range, cfg.Exclusive)
+	}
+	for len(p.channels) <= cfg.Index {
+		p.channels = append(p.channels, nil)
+	}
+	if p.closed || p.channels[cfg.Index] != nil {
+		return nil, fmt.Errorf("credit: channel %d exists", cfg.Index)
+	}
+	if err := p.pool.reserve(cfg.Exclusive); err != nil {
+		return nil, err
+	}
+	c := &RemoteChannel{port: p, id: cfg.ID, partition: cfg.Partition, subs: cfg.Range, index: int32(cfg.Index)}
+	if c.id.IsZero() {
+		c.id = NewChannelID()
+	}
+	c.ledger.owner = c
+	c.ledger.Init(int32(cfg.Exclusive), &p.budget)
+	p.pool.add(c)
+	p.channels[cfg.Index] = c
+	p.live++
+	return c, nil
+}
+
+// Channel is the channel with an index in the gate; nil if it is not on this loop, or gone.
+func (p *GatePort) Channel(index int) *RemoteChannel {
+	if index < 0 || index >= len(p.channels) {
+		return nil
+	}
+	return p.channels[index]
+}
+
+// Budget is the floating credit of the gate's channels.
+func (p *GatePort) Budget() *FloatBudget { return &p.budget }
+
+// Poll does what the task asked for and takes in the buffers that came back. It reports whether there was anything.
+// It is a netio.Source.
+func (p *GatePort) Poll() bool {
+	worked := false
+	// Commands first: a release must be known before the buffers that come back because of it.
+	for {
+		c, ok := p.link.commands.Pop()
+		if !ok {
+			break
+		}
+		worked = true
+		p.do(c)
+	}
+	if p.pool.Poll() {
+		worked = true
+	}
+	if p.late.Len() > 0 || p.dirty {
+		p.Publish()
+	}
+	return worked
+}
+
+// do carries one command out. Commands for a channel that is released or was never requested are dropped.
+func (p *GatePort) do(c command) {
+	ch := p.Channel(int(c.channel))
+	if ch == nil || ch.released {
+		return
+	}
+	if c.kind == cmdRelease {
+		p.release(ch)
+		return
+	}
+	if ch.core == nil || ch.err != nil {
+		return
+	}
+	switch c.kind {
+	case cmdResume:
+		ch.ledger.OnResume()
+		ch.core.post(intent{ch: ch, kind: intentResume})
+	case cmdAck:
+		ch.core.post(intent{ch: ch, kind: intentAck})
+	case cmdBufferSize:
+		ch.core.post(intent{ch: ch, kind: intentBufferSize, n: c.n})
+	}
+}
+
+// release gives a channel up: its free credit, its place at the connection, and its sender is told.
+func (p *GatePort) release(c *RemoteChannel) {
+	c.released = true
+	if c.core != nil {
+		c.core.released(c)
+	}
+	c.ledger.Release()
+	if c.charged == 0 {
+		p.forget(c)
+	}
+}
+
+// forget drops a released channel whose segments are all home.
+func (p *GatePort) forget(c *RemoteChannel) {
+	p.channels[c.index] = nil
+	p.pool.remove(c)
+	p.live--
+	_ = p.pool.reserve(-int(c.ledger.initial)) // giving up never fails
+	p.maybeGone()
+}
+
+// Close ends the port: channels that the task did not release are released. The floating segments are given up once all
+// segments are home.
+func (p *GatePort) Close() {
+	if p.closed {
+		return
+	}
+	p.closed = true
+	p.Poll()
+	for _, c := range p.channels {
+		if c != nil && !c.released {
+			p.release(c)
+		}
+	}
+	if p.live == 0 {
+		p.maybeGone()
+	}
+}
+
+// maybeGone gives up the floating segments of a closed port.
+func (p *GatePort) maybeGone() {
+	if p.closed && p.live == 0 && p.budget.limit > 0 {
+		_ = p.pool.reserve(-int(p.budget.limit))
+		p.budget.limit = 0
+	}
+}
+
+// stage puts an arrival on its way to the task; Publish lets the task see it.
+func (p *GatePort) stage(a Arrival) {
+	if t := a.Buf.Type(); t.HasPriority() || t.RequiresAnnouncement() {
+		p.priority = true
+	}
+	if p.late.Len() > 0 || !p.link.arrivals.Stage(a) {
+		p.late.PushBack(a)
+	}
+	p.dirty = true
+}
+
+// Publish lets the task see everything that was staged, and wakes it if it sleeps.
+func (p *GatePort) Publish() {
+	l := p.link
+	l.arrivals.Publish()
+	p.pushLate()
+	if p.late.Len() > 0 {
+		l.full.Store(true)
+		p.pushLate() // the task may have made room just before it could see the flag
+	}
+	l.wanted.Store(p.budget.wanted)
+	if p.priority {
+		// After the items themselves: who sees the flag finds them. See Gate.Fill.
+		l.sig.priority.Store(true)
+		p.priority = p.late.Len() > 0
+	}
+	p.dirty, p.listed = false, false
+	l.sig.notifier.Wake()
+}
+
+// pushLate moves arrivals that found no room to the ring.
+func (p *GatePort) pushLate() {
+	for p.late.Len() > 0 && p.link.arrivals.Push(*p.late.Front()) {
+		p.late.PopFront()
+	}
+}
