@@ -1,0 +1,86 @@
+package segment
+
+import "github.com/weirflow/weir/ringbuf"
+
+// releaseBatch is how many returns a Releaser publishes at once.
+const releaseBatch = 16
+
+// Releaser returns segments of one LocalPool from one other goroutine, in batches, through a ring of its own. It belongs to
+// that goroutine. What was released is seen by the pool's owner after 16 releases or Flush; so Flush before you wait for
+// anything, lest the owner waits for what is staged here.
+type Releaser struct {
+	home   *LocalPool
+	ring   *ringbuf.SPSC[uint32]
+	staged int
+}
+
+// NewReleaser returns a Releaser for one other goroutine. Any goroutine may call it.
+func (l *LocalPool) NewReleaser() *Releaser {
+	n := l.pool.cfg.Segments
+	if l.cfg.Max < n-l.cfg.Overdraft {
+		n = l.cfg.Max + l.cfg.Overdraft
+	}
+	r := &Releaser{home: l, ring: ringbuf.NewSPSC[uint32](n)}
+	for {
+		old := l.releasers.Load()
+		var list []*Releaser
+		if old != nil {
+			list = append(list, *old...)
+		}
+		list = append(list, r)
+		if l.releasers.CompareAndSwap(old, &list) {
+			return r
+		}
+	}
+}
+
+// Release is Buffer.Release. If it was the last reference of a segment of this pool, the segment is staged.
+func (r *Releaser) Release(b Buffer) {
+	h := b.h
+	if h == nil {
+		return
+	}
+	last, err := h.dropRef(b.gen, b.ref)
+	switch {
+	case err != nil:
+		h.misuse(overRelease, b, err)
+	case !last:
+	case h.home != r.home || !r.ring.Stage(h.index):
+		h.sendHome()
+	default:
+		if r.staged++; r.staged >= releaseBatch {
+			r.Flush()
+		}
+	}
+}
+
+// Flush makes everything released so far visible to the owner, and wakes it if it sleeps.
+func (r *Releaser) Flush() {
+	if r.staged == 0 {
+		return
+	}
+	r.staged = 0
+	r.ring.Publish()
+	r.home.afterReturn()
+}
+
+// Staged returns how many returns are not yet visible to the owner.
+func (r *Releaser) Staged() int { return r.staged }
+
+// Close flushes and ends the Releaser. It must not be used after.
+func (r *Releaser) Close() {
+	r.Flush()
+	l := r.home
+	for {
+		old := l.releasers.Load()
+		var list []*Releaser
+		for _, x := range *old {
+			if x != r || !r.ring.Empty() {
+				list = append(list, x)
+			}
+		}
+		if l.releasers.CompareAndSwap(old, &list) {
+			return
+		}
+	}
+}
