@@ -34,10 +34,10 @@ type multi[T any] struct {
 	_ [line]byte
 
 	tail atomic.Uint64 // producers claim here; bit 63: closed
-	_    [line - 8]byte
+	_    [line]byte
 
 	head atomic.Uint64 // consumers claim here
-	_    [line - 8]byte
+	_    [line]byte
 
 	// Constant after construction.
 	slots []slot[T]
@@ -150,6 +150,34 @@ func (q *multi[T]) take(p uint64) T {
 	s.seq.Store(p + uint64(len(q.slots)))
 	return v
 }
+
+// Claim is a slot that a producer claimed and fills in place.
+type Claim[T any] struct {
+	q *multi[T]
+	p uint64
+}
+
+// Claim claims the next slot, to be filled through Value and passed on by Commit. It returns false if the ring is full or
+// closed. Until Commit the consumers get nothing that was pushed later: a claim is kept for moments and never abandoned.
+// Any goroutine may call it.
+func (q *multi[T]) Claim() (c Claim[T], ok bool) {
+	for {
+		p, n := q.writable(1)
+		if n == 0 {
+			return c, false
+		}
+		perturb()
+		if q.tail.CompareAndSwap(p, p+1) {
+			return Claim[T]{q, p}, true
+		}
+	}
+}
+
+// Value is the claimed slot; its old content is undefined. It is valid until Commit.
+func (c Claim[T]) Value() *T { return &c.q.slot(c.p).val }
+
+// Commit passes the slot to the consumers. It is called once.
+func (c Claim[T]) Commit() { c.q.slot(c.p).seq.Store(c.p + 1) }
 
 // Len returns how many items are in the ring, counting those being written and not those being read: a snapshot.
 func (q *multi[T]) Len() int {

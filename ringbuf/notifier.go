@@ -41,7 +41,7 @@ const (
 type Notifier struct {
 	_     [line]byte
 	state atomic.Uint32
-	_     [line - 4]byte
+	_     [line]byte
 
 	// The sleeper's; token is also read by a waker that has seen state asleep, hence after Prepare made it.
 	token chan struct{}

@@ -39,13 +39,13 @@ type SPSC[T any] struct {
 	pub      uint64        // tail without the bit, as the producer last set it
 	next     uint64        // staged up to here
 	seenHead uint64
-	_        [line - 32]byte
+	_        [line]byte
 
 	// The consumer's.
 	head     atomic.Uint64 // taken up to here
 	taken    uint64        // the same, for the consumer to read without an atomic
 	seenTail uint64
-	_        [line - 24]byte
+	_        [line]byte
 
 	// Constant after construction.
 	buf   []T
@@ -94,16 +94,17 @@ func (q *SPSC[T]) ready(want uint64) uint64 {
 	return n
 }
 
-// Push stages v and publishes all that is staged. It returns false, and keeps nothing, if the ring is full or closed.
+// Push stages v and publishes all that is staged. It returns false, and does not keep v, if the ring is full or closed;
+// what was staged before is published even if v finds no room.
 func (q *SPSC[T]) Push(v T) bool {
 	q.in.enter(spscProducer)
-	ok := q.stage(v)
-	if ok && !q.publish() {
+	staged := q.stage(v)
+	published := q.publish()
+	if staged && !published {
 		q.unstageLast()
-		ok = false
 	}
 	q.in.leave()
-	return ok
+	return staged && published
 }
 
 // Stage puts v into the ring without letting the consumer see it before Publish. It returns false, and keeps nothing, if
@@ -195,17 +196,15 @@ func (q *SPSC[T]) Unstage(f func(T)) int {
 func (q *SPSC[T]) PushBatch(src []T) int {
 	q.in.enter(spscProducer)
 	n := int(min(q.room(uint64(len(src))), uint64(len(src))))
-	if n > 0 {
-		at := int(q.next & q.mask)
-		c := copy(q.buf[at:], src[:n])
-		copy(q.buf, src[c:n])
-		q.next += uint64(n)
-		if !q.publish() {
-			for range n {
-				q.unstageLast()
-			}
-			n = 0
+	a, b := q.window(q.next, uint64(n))
+	copy(a, src)
+	copy(b, src[len(a):])
+	q.next += uint64(n)
+	if !q.publish() {
+		for range n {
+			q.unstageLast()
 		}
+		n = 0
 	}
 	q.in.leave()
 	return n
