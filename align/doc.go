@@ -1,0 +1,2 @@
+// Package align decides when a task takes a checkpoint.
+package align
