@@ -26,7 +26,7 @@ var vectorFamilies = []vectorFamily{
 	{"elements", kinds("StreamRecord", "Watermark", "InternalWatermark", "LatencyMarker", "WatermarkStatus", "RecordAttributes"), nil},
 	{"types", kinds("Value"), nil},
 	{"keygroups", kinds("Key", "Ranges", "DefaultMaxParallelism"), nil},
-	{"spanning", kinds("Spanning"), nil},
+	{"spanning", kinds("Spanning"), checkSpanningVector},
 	{"compress", hasField("original"), nil},
 }
 
@@ -35,7 +35,7 @@ var traceFamilies = []traceFamily{
 	{"align", config("mode", "channels", "finished"), nil},
 	{"credit-receiver", config("channels", "exclusive", "floating", "segment"), nil},
 	{"credit-sender", config("subpartitions", "exclusive", "segment"), nil},
-	{"deserialize-spanning", config("spill"), nil},
+	{"deserialize-spanning", config("spill"), runSpanning},
 	{"watermark-valve", config("channels"), nil},
 }
 
