@@ -179,13 +179,33 @@ func (e *LengthError) Unwrap() error {
 // in a [*RecordError]); the stream stays in step, so the caller may go on with
 // the next record. The value is the zero V unless the result has a record and err is nil.
 func ReadNext[V any](d *Deserializer, read func(rec []byte) (v V, n int, err error)) (V, Result, error) {
+	return ReadValue(d, decodeFunc[V](read))
+}
+
+type decodeFunc[V any] func(rec []byte) (V, int, error)
+
+func (f decodeFunc[V]) Decode(rec []byte) (V, int, error) { return f(rec) }
+
+// ValueDecoder is the reading half of a [Serializer].
+type ValueDecoder[V any] interface {
+	Decode(p []byte) (v V, n int, err error)
+}
+
+// ReadValue is ReadNext with a serializer as a type parameter, so that the
+// call is direct. A record that ends too early for s is [ErrBrokenSerialization].
+func ReadValue[V any, S ValueDecoder[V]](d *Deserializer, s S) (V, Result, error) {
 	var none V
 	rec, res, err := d.Next()
 	if err != nil || res == Partial {
 		return none, res, err
 	}
-	v, n, err := read(rec)
-	if err == nil && n != len(rec) && !(n < len(rec) && d.cfg.SkipUnread) {
+	v, n, err := s.Decode(rec)
+	switch {
+	case err != nil:
+		if errors.Is(err, ErrTruncated) {
+			err = fmt.Errorf("record length %d: %w: %w", len(rec), err, ErrBrokenSerialization)
+		}
+	case n > len(rec), n < len(rec) && !d.cfg.SkipUnread:
 		err = &LengthError{Length: len(rec), Consumed: n}
 	}
 	if err != nil {

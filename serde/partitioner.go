@@ -7,33 +7,20 @@ import (
 )
 
 // AllSubpartitions is what a selector returns for a record that goes to each
-// subpartition: write it with [RecordWriter.Broadcast].
+// subpartition. A [RecordWriter] takes it in place of one.
 const AllSubpartitions = -1
 
-// maxSubpartitions is Flink's bound of a parallelism.
-const maxSubpartitions = 1 << 15
-
-// ErrParallelism: a number of subpartitions or key groups that Flink does not
-// allow.
-var ErrParallelism = errors.New("serde: operator parallelism not within bounds")
+// ErrParallelism is wrapped by errors about numbers of subtasks, subpartitions
+// or key groups that are out of bounds.
+var ErrParallelism = errors.New("Operator parallelism not within bounds") //nolint:staticcheck // Flink's words
 
 // Selector chooses the subpartition of a record (Flink: ChannelSelector).
 // Selectors are value types used as type parameters; those with a state have
 // pointer methods. One belongs to one writer.
 type Selector[T any] interface {
-	// Select returns a subpartition, or AllSubpartitions.
+	// Select returns a subpartition, or AllSubpartitions. Ask once a record: a
+	// writer that has no room is asked again, the selector is not.
 	Select(rec T) int
-}
-
-// Emit writes rec where s says. Errors are those of [RecordWriter.WriteRecord].
-// On [ErrFull] the selector has moved on already: to keep a record where it
-// belongs, select once and call WriteRecord again.
-func Emit[S Selector[[]byte], O Output](w *RecordWriter[O], s S, rec []byte) error {
-	sub := s.Select(rec)
-	if sub == AllSubpartitions {
-		return w.Broadcast(rec)
-	}
-	return w.WriteRecord(sub, rec)
 }
 
 // ForwardPartitioner sends everything to the one subpartition of a pointwise
@@ -83,7 +70,7 @@ func NewRebalancePartitioner[T any](n int, random func(n int) int) (RoundRobin[T
 }
 
 func newRoundRobin[T any](next, n int) (RoundRobin[T], error) {
-	if n < 1 || n > maxSubpartitions {
+	if n < 1 || n > MaxParallelism {
 		return RoundRobin[T]{}, errParallelism(n)
 	}
 	return RoundRobin[T]{next: next, n: n}, nil
@@ -108,7 +95,7 @@ type ShufflePartitioner[T any] struct {
 // NewShufflePartitioner returns one for n subpartitions. random nil: seeded by
 // the runtime.
 func NewShufflePartitioner[T any](n int, random *rand.Rand) (ShufflePartitioner[T], error) {
-	if n < 1 || n > maxSubpartitions {
+	if n < 1 || n > MaxParallelism {
 		return ShufflePartitioner[T]{}, errParallelism(n)
 	}
 	if random == nil {
@@ -119,6 +106,39 @@ func NewShufflePartitioner[T any](n int, random *rand.Rand) (ShufflePartitioner[
 
 // Select returns a random subpartition.
 func (p ShufflePartitioner[T]) Select(T) int { return p.random.IntN(p.n) }
+
+// KeyHasher gives the Java hash code of a record's key. Implementations are
+// value types used as type parameters; see HashString and its kin.
+type KeyHasher[T any] interface {
+	KeyHash(rec T) int32
+}
+
+// KeyHashFunc makes a KeyHasher of a function, at the price of an indirect call.
+type KeyHashFunc[T any] func(rec T) int32
+
+// KeyHash calls f.
+func (f KeyHashFunc[T]) KeyHash(rec T) int32 { return f(rec) }
+
+// KeyGroupPartitioner sends all records of a key to the subtask that owns the
+// key's group (Flink: KeyGroupStreamPartitioner, named HASH).
+type KeyGroupPartitioner[T any, H KeyHasher[T]] struct {
+	hasher    H
+	groups, n int
+}
+
+// NewKeyGroupPartitioner returns one for n subpartitions, one a subtask of the
+// consumer, which has maxParallelism key groups. An error wraps [ErrParallelism].
+func NewKeyGroupPartitioner[T any, H KeyHasher[T]](hasher H, maxParallelism, n int) (KeyGroupPartitioner[T, H], error) {
+	if err := CheckParallelism(maxParallelism, n); err != nil {
+		return KeyGroupPartitioner[T, H]{}, err
+	}
+	return KeyGroupPartitioner[T, H]{hasher: hasher, groups: maxParallelism, n: n}, nil
+}
+
+// Select returns the subtask that owns the key's group.
+func (p KeyGroupPartitioner[T, H]) Select(rec T) int {
+	return ChannelOf(p.hasher.KeyHash(rec), p.groups, p.n)
+}
 
 // CustomPartitioner lets the user's function choose by a key (Flink:
 // CustomPartitionerWrapper). What it returns is not checked here; the writer

@@ -95,7 +95,8 @@ type writeOp struct {
 	begun bool
 }
 
-const broadcastTarget = -1
+// broadcastTarget is the shared buffer as a target.
+const broadcastTarget = AllSubpartitions
 
 // NewRecordWriter returns a writer for the subpartitions 0..n-1 of out.
 func NewRecordWriter[O Output](out O, n int) (*RecordWriter[O], error) {
@@ -116,7 +117,8 @@ func (w *RecordWriter[O]) Subpartitions() int { return len(w.slots) }
 // Stats returns what was finished so far.
 func (w *RecordWriter[O]) Stats() WriterStats { return w.stats }
 
-// WriteRecord writes rec to subpartition sub. On nil all of it has been
+// WriteRecord writes rec to subpartition sub, or to each as Broadcast does if
+// sub is [AllSubpartitions]. On nil all of it has been
 // written and rec is free again. [ErrFull]: nothing was. [ErrUnfinished]: a
 // part was; rec must stay as it is until Continue returns nil. Other errors:
 // [ErrFinished], [ErrSubpartition], [ErrTooLarge]; nothing was written.
