@@ -135,15 +135,25 @@ func (c *RemoteChannel) onBuffer(h *BufferHeader, b segment.Buffer) {
 		b.Release()
 		return
 	}
+	event := !h.Type.IsBuffer()
+	if event && !c.port.admit(b.Len()) {
+		c.fail(c.error(fmt.Errorf("%w: limit %d bytes", ErrTooManyEvents, c.port.maxEventBytes)))
+		b.Release()
+		return
+	}
 	if h.Type.BlocksUpstream() {
 		c.ledger.OnBlocking()
 		if h.Backlog != 0 {
+			c.port.link.eventBytes.Add(-int64(b.Len()) - eventCost)
 			c.fail(c.error(fmt.Errorf("%w: %s with backlog %d", ErrBlockingBacklog, h.Type, h.Backlog)))
 			b.Release()
 			return
 		}
 	}
 	a := Arrival{Channel: c.index, Seq: h.Seq, Subpartition: h.Subpartition}
+	if event {
+		a.cost = int32(b.Len()) + eventCost
+	}
 	if h.Partial <= 0 {
 		a.Buf = b.WithType(h.Type).WithCompressed(h.Compressed)
 		c.port.stage(a)
@@ -156,6 +166,7 @@ func (c *RemoteChannel) onBuffer(h *BufferHeader, b segment.Buffer) {
 			a.Seq = h.Seq + int32(i)
 			a.Buf = b.Slice(off, int(n)).WithType(h.Type).WithCompressed(h.Compressed)
 			c.port.stage(a)
+			a.cost = 0 // counted with the first
 			off += int(n)
 		}
 		b.Release()

@@ -26,22 +26,35 @@ type ReceivePool struct {
 // Tag of a segment: slot of the channel and kind of credit.
 func makeTag(slot uint32, kind CreditKind) uint32 { return slot<<1 | uint32(kind) }
 
-// NewReceivePool makes the pool of a loop: segments is the sum of what all gates and channels on it can reserve. They are
-// taken out of pool at once. The error is a *segment.TooFewError if it does not have them.
-func NewReceivePool(pool *segment.Pool, name string, segments int) (*ReceivePool, error) {
-	p := &ReceivePool{slots: make([]*RemoteChannel, 1), capacity: segments, name: name}
+// ReceivePoolConfig configures the receive pool of a loop.
+type ReceivePoolConfig struct {
+	// Name names the pool in errors and reports.
+	Name string
+	// Segments is the sum of what all gates and channels on the loop can reserve: GatePorts their floating buffers, channels
+	// their exclusive ones.
+	Segments int
+	// Wake wakes the loop when a segment was returned by another goroutine; it must be cheap if the loop is awake. nil: the
+	// loop looks by itself.
+	Wake func()
+}
+
+// NewReceivePool makes the pool of a loop. Its segments are taken out of pool at once. The error is a
+// *segment.TooFewError if it does not have them.
+func NewReceivePool(pool *segment.Pool, cfg ReceivePoolConfig) (*ReceivePool, error) {
+	p := &ReceivePool{slots: make([]*RemoteChannel, 1), capacity: cfg.Segments, name: cfg.Name}
 	local, err := pool.NewLocal(segment.LocalConfig{
-		Name: name, Purpose: segment.Receive, Required: max(segments, 1), OnReturn: p.onReturn})
+		Name: cfg.Name, Purpose: segment.Receive, Required: max(cfg.Segments, 1), OnReturn: p.onReturn, Wake: cfg.Wake})
 	if err != nil {
 		return nil, err
 	}
 	p.local = local
 	// What is guaranteed may still be lent to other pools. Credit must stand for segments that are here.
-	bufs := make([]segment.Buffer, 0, segments)
-	for len(bufs) < segments {
+	bufs := make([]segment.Buffer, 0, cfg.Segments)
+	for len(bufs) < cfg.Segments {
 		b, ok := local.Take()
 		if !ok {
-			err = &segment.TooFewError{Name: name, Wanted: segments, Available: len(bufs)}
+			err = &segment.TooFewError{Name: cfg.Name, Wanted: cfg.Segments, Available: len(bufs), Total: pool.Segments(),
+				SegmentSize: pool.SegmentSize(), Setting: "segment.Config.Segments"}
 			break
 		}
 		bufs = append(bufs, b)
@@ -68,7 +81,8 @@ func (p *ReceivePool) Capacity() int { return p.capacity }
 // reserve promises n segments more (or fewer, if negative, which never fails).
 func (p *ReceivePool) reserve(n int) error {
 	if p.reserved+n > p.capacity {
-		return &segment.TooFewError{Name: p.name, Wanted: n, Available: p.capacity - p.reserved}
+		return &segment.TooFewError{Name: p.name, Wanted: n, Available: p.capacity - p.reserved, Total: p.capacity,
+			SegmentSize: p.local.SegmentSize(), Setting: "credit.ReceivePoolConfig.Segments"}
 	}
 	p.reserved += n
 	return nil

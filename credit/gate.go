@@ -64,6 +64,8 @@ type Arrival struct {
 	Buf segment.Buffer
 	// Err ends the channel; Buf is not set then.
 	Err error
+
+	cost int32 // what it counts in GateLink.eventBytes
 }
 
 // Item is what a poll hands out.
@@ -189,7 +191,30 @@ func NewGate(cfg GateConfig) *Gate {
 func (g *Gate) Channels() int { return len(g.chans) }
 
 // SetUpstream sets who takes what the gate has to tell the sender of channel ch.
-func (g *Gate) SetUpstream(ch int, u Upstream) { g.chans[ch].up = u }
+func (g *Gate) SetUpstream(ch int, u Upstream) {
+	c := &g.chans[ch]
+	c.up = u
+	c.link, _ = u.(*GateLink)
+}
+
+// Recycle releases the buffer of an item of channel ch: what Buffer.Release does, but in batches. A task that releases
+// often calls this; the buffers are on their way at the latest with the next Fill or Flush, or a poll that finds nothing.
+func (g *Gate) Recycle(ch int, b segment.Buffer) {
+	if l := g.chans[ch].link; l != nil && l.releaser != nil {
+		l.releaser.Release(b)
+		return
+	}
+	b.Release()
+}
+
+// Flush sends on what Recycle gathered. To be called before the task waits for anything.
+func (g *Gate) Flush() {
+	for _, l := range g.links {
+		if l.releaser != nil {
+			l.releaser.Flush()
+		}
+	}
+}
 
 // Describe sets the peer, partition and id that errors of channel ch name.
 func (g *Gate) Describe(ch int, peer string, partition PartitionID, id ChannelID) {
@@ -225,6 +250,9 @@ func (g *Gate) Fill() int {
 	n := 0
 	for _, l := range g.links {
 		l.flushCommands()
+		if l.releaser != nil {
+			l.releaser.Flush()
+		}
 		for limit := l.arrivals.Cap(); limit > 0; {
 			k := l.arrivals.PopBatch(g.batch[:])
 			if k == 0 {
@@ -261,6 +289,7 @@ func (g *Gate) Deliver(a Arrival) {
 		return
 	}
 	if c.released {
+		c.uncount(a.cost)
 		a.Buf.Release()
 		return
 	}
@@ -268,9 +297,9 @@ func (g *Gate) Deliver(a Arrival) {
 	t := a.Buf.Type()
 	first := false
 	if t.HasPriority() {
-		first = c.pushPriority(queued{buf: a.Buf, seq: a.Seq, sub: a.Subpartition})
+		first = c.pushPriority(queued{buf: a.Buf, seq: a.Seq, sub: a.Subpartition, cost: a.cost})
 	} else {
-		c.push(queued{buf: a.Buf, seq: a.Seq, sub: a.Subpartition})
+		c.push(queued{buf: a.Buf, seq: a.Seq, sub: a.Subpartition, cost: a.cost})
 		if t.RequiresAnnouncement() {
 			first = c.pushPriority(queued{buf: a.Buf.Retain(), seq: a.Seq, sub: a.Subpartition, announcement: true})
 		}

@@ -14,6 +14,8 @@ type queued struct {
 	buf segment.Buffer
 	seq int32
 	sub int32
+	// cost is what it counts in the link's eventBytes.
+	cost int32
 	// announcement: the item tells that the barrier in buf stands further back in the queue, under the same seq.
 	announcement bool
 }
@@ -29,6 +31,7 @@ func (e *queued) dataType() segment.DataType {
 type gateChannel struct {
 	q         ringbuf.Deque[queued]
 	up        Upstream
+	link      *GateLink     // up, if it is one
 	local     *LocalChannel // nil: items are delivered
 	persister persister
 	err       error
@@ -73,15 +76,26 @@ func (c *gateChannel) pop() (queued, bool) {
 	e, ok := c.q.PopFront()
 	if ok && !e.announcement {
 		c.bytes -= e.buf.Len()
+		c.uncount(e.cost)
 	}
 	return e, ok
+}
+
+// uncount takes the cost of an event off: it is not under way any more.
+func (c *gateChannel) uncount(cost int32) {
+	if cost != 0 && c.link != nil {
+		c.link.eventBytes.Add(-int64(cost))
+	}
 }
 
 // release gives back everything that is queued. The channel stays in the ready line if it is there.
 func (c *gateChannel) release() {
 	c.released = true
 	c.bytes = 0
-	c.q.Clear(func(e queued) { e.buf.Release() })
+	c.q.Clear(func(e queued) {
+		c.uncount(e.cost)
+		e.buf.Release()
+	})
 }
 
 // error makes the error of this channel.

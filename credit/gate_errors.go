@@ -12,6 +12,8 @@ var (
 	ErrBlocked = errors.New("message on a blocked channel")
 	// ErrBlockingBacklog: a blocking event with a backlog, which must be 0. Ends the channel.
 	ErrBlockingBacklog = errors.New("blocking event with a backlog")
+	// ErrTooManyEvents: more events wait for the task than the gate allows. Ends the channel.
+	ErrTooManyEvents = errors.New("too many events in the queue")
 	// ErrBadEvent: an event that cannot be decoded, or not where it may be. Ends the channel.
 	ErrBadEvent = errors.New("unexpected event")
 	// ErrNoDecompressor: a compressed buffer came and the gate cannot decompress.

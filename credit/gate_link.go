@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirflow/weir/ringbuf"
+	"github.com/weirflow/weir/segment"
 )
 
 // commandKind is what a task asks of the loop half of a gate.
@@ -33,10 +34,13 @@ type GateLink struct {
 	sig      *gateSignal
 	wake     func()
 	late     ringbuf.Deque[command] // task: commands that found no room, oldest first
+	releaser *segment.Releaser      // task: the way back for buffers; nil without a port
 
 	// wanted is what the loop half's channels would need beyond their exclusive buffers, for debloating: it is
 	// written by the loop once a turn and read by the task.
 	wanted atomic.Int64
+	// eventBytes is the cost of the events between the loop and the task: added by the loop, taken off by the task.
+	eventBytes atomic.Int64
 	// full: the loop has arrivals that found no room; the task wakes it after it made some.
 	full atomic.Bool
 }

@@ -16,23 +16,47 @@ type GatePort struct {
 	live     int              // channels whose segments may not all be home
 	late     ringbuf.Deque[Arrival]
 
+	maxEventBytes int64
+
 	dirty    bool // staged since the last publish
 	listed   bool // a ClientCore will publish it
 	priority bool // and a priority event among it
 	closed   bool
 }
 
-// NewGatePort makes the loop half of a gate that the link l belongs to, with floating units of credit for its channels on
-// this loop. It reserves as many segments; a *segment.TooFewError says that there are not enough.
-func NewGatePort(l *GateLink, pool *ReceivePool, floating int) (*GatePort, error) {
-	if floating < 0 {
-		return nil, fmt.Errorf("credit: %d floating buffers", floating)
+// DefaultMaxEventBytes limits the events of a gate that wait on their way to the task.
+const DefaultMaxEventBytes = 16 << 20
+
+// eventCost is what an event counts beyond its bytes.
+const eventCost = 64
+
+// GatePortConfig configures the loop half of a gate.
+type GatePortConfig struct {
+	// Link belongs to the gate; Pool to the loop.
+	Link *GateLink
+	Pool *ReceivePool
+	// Floating is the number of buffers that the gate's channels on this loop share. As many segments are reserved.
+	Floating int
+	// MaxEventBytes limits the events that the task has not taken. Events need no credit, so that nothing else holds back a
+	// peer that sends nothing but events; the channel that exceeds the limit fails. 0: DefaultMaxEventBytes.
+	MaxEventBytes int
+}
+
+// NewGatePort makes the loop half of a gate. To be called before the gate is used. A *segment.TooFewError says that there
+// are not enough segments.
+func NewGatePort(cfg GatePortConfig) (*GatePort, error) {
+	if cfg.Floating < 0 {
+		return nil, fmt.Errorf("credit: %d floating buffers", cfg.Floating)
 	}
-	if err := pool.reserve(floating); err != nil {
+	if err := cfg.Pool.reserve(cfg.Floating); err != nil {
 		return nil, err
 	}
-	p := &GatePort{link: l, pool: pool}
-	p.budget.Init(int32(floating), func(l *Ledger, n int32) { l.owner.announce(n) })
+	p := &GatePort{link: cfg.Link, pool: cfg.Pool, maxEventBytes: int64(cfg.MaxEventBytes)}
+	if p.maxEventBytes <= 0 {
+		p.maxEventBytes = DefaultMaxEventBytes
+	}
+	p.budget.Init(int32(cfg.Floating), func(l *Ledger, n int32) { l.owner.announce(n) })
+	cfg.Link.releaser = cfg.Pool.local.NewReleaser()
 	return p, nil
 }
 
@@ -164,6 +188,16 @@ func (p *GatePort) maybeGone() {
 		_ = p.pool.reserve(-int(p.budget.limit))
 		p.budget.limit = 0
 	}
+}
+
+// admit reports whether another event of n bytes may go to the task, and counts it.
+func (p *GatePort) admit(n int) bool {
+	cost := int64(n) + eventCost
+	if p.link.eventBytes.Add(cost) > p.maxEventBytes {
+		p.link.eventBytes.Add(-cost)
+		return false
+	}
+	return true
 }
 
 // stage puts an arrival on its way to the task; Publish lets the task see it.

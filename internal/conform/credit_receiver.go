@@ -55,12 +55,12 @@ func runCreditReceiver(s *Scenario, out *Out) (err error) {
 	if r.pool, err = segment.NewPool(segment.Config{SegmentSize: s.Int("segment"), Segments: total}); err != nil {
 		return err
 	}
-	if r.recv, err = credit.NewReceivePool(r.pool, s.Name, total); err != nil {
+	if r.recv, err = credit.NewReceivePool(r.pool, credit.ReceivePoolConfig{Name: s.Name, Segments: total}); err != nil {
 		return err
 	}
 	r.gate = credit.NewGate(credit.GateConfig{Channels: n, Guard: credit.GuardOff})
 	link := r.gate.NewLink(total, nil)
-	if r.port, err = credit.NewGatePort(link, r.recv, floating); err != nil {
+	if r.port, err = credit.NewGatePort(credit.GatePortConfig{Link: link, Pool: r.recv, Floating: floating}); err != nil {
 		return err
 	}
 	r.core = credit.NewClientCore(credit.ClientConfig{Peer: "sender", Out: &r.wire, Pool: r.recv, Reuse: true,
