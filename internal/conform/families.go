@@ -23,17 +23,17 @@ var vectorFamilies = []vectorFamily{
 	{"wire", kinds("BufferResponse", "ErrorResponse", "PartitionRequest", "TaskEventRequest", "CancelPartitionRequest", "CloseRequest",
 		"AddCredit", "ResumeConsumption", "AckAllUserRecordsProcessed", "BacklogAnnouncement", "NewBufferSize", "SegmentId"), checkWire},
 	{"events", hasField("eventClass"), checkEvent},
-	{"elements", kinds("StreamRecord", "Watermark", "InternalWatermark", "LatencyMarker", "WatermarkStatus", "RecordAttributes"), nil},
-	{"types", kinds("Value"), nil},
-	{"keygroups", kinds("Key", "Ranges", "DefaultMaxParallelism"), nil},
+	{"elements", kinds("StreamRecord", "Watermark", "InternalWatermark", "LatencyMarker", "WatermarkStatus", "RecordAttributes"), checkElement},
+	{"types", kinds("Value"), checkType},
+	{"keygroups", kinds("Key", "Ranges", "DefaultMaxParallelism"), checkKeyGroup},
 	{"spanning", kinds("Spanning"), checkSpanningVector},
 	{"compress", hasField("original"), nil},
 }
 
 // traceFamilies lists all families of traces. A family whose keys are among those of another one stands below it.
 var traceFamilies = []traceFamily{
-	{"align", config("mode", "channels", "finished"), nil},
-	{"credit-receiver", config("channels", "exclusive", "floating", "segment"), nil},
+	{"align", config("mode", "channels", "finished"), runAlign},
+	{"credit-receiver", config("channels", "exclusive", "floating", "segment"), runCreditReceiver},
 	{"credit-sender", config("subpartitions", "exclusive", "segment"), nil},
 	{"deserialize-spanning", config("spill"), runSpanning},
 	{"watermark-valve", config("channels"), nil},
