@@ -336,8 +336,7 @@ func TestCloseHappensBeforeOrAfterEachPush(t *testing.T) {
 								accepted[p]++
 							} else if q.Closed() {
 								return
-							}
-							if round%3 == 0 {
+							} else {
 								runtime.Gosched()
 							}
 						}

@@ -111,15 +111,17 @@ func (n *Notifier) WaitTimeout(d time.Duration) bool {
 // Wake ends the sleep of the sleeper if there is one. Any goroutine may call it, after it made its work visible. Calls
 // while nobody sleeps cost one atomic load and are not remembered.
 func (n *Notifier) Wake() {
-	switch n.state.Load() {
-	case awake:
-	case asleep:
-		if n.state.CompareAndSwap(asleep, awake) {
-			n.token <- struct{}{}
-		}
-	default:
-		n.wakeHooked()
+	if n.state.Load() != awake {
+		n.wake() // apart, so that the load is inlined
 	}
+}
+
+func (n *Notifier) wake() {
+	if n.state.CompareAndSwap(asleep, awake) {
+		n.token <- struct{}{}
+		return
+	}
+	n.wakeHooked()
 }
 
 // Sleeping tells whether a sleeper has announced itself: a snapshot.

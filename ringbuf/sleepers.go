@@ -71,7 +71,13 @@ func (s *Sleepers) Wait(ctx context.Context) error {
 
 // Wake ends the sleep of one sleeper if there is any. Any goroutine may call it, after it made its work visible.
 func (s *Sleepers) Wake() {
-	if s.count.Load() > 0 && s.leave() {
+	if s.count.Load() > 0 {
+		s.wake() // apart, so that the load is inlined
+	}
+}
+
+func (s *Sleepers) wake() {
+	if s.leave() {
 		s.tokens <- struct{}{}
 	}
 }
