@@ -5,6 +5,6 @@ go 1.26.0
 require (
 	github.com/anishathalye/porcupine v1.3.1 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
-	golang.org/x/sys v0.50.0 // indirect
+	golang.org/x/sys v0.50.0
 	pgregory.net/rapid v1.3.0 // indirect
 )

@@ -1,0 +1,200 @@
+//go:build linux && !weirportable
+
+package netio
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// sysConn is the native half of a connection: a non-blocking socket.
+type sysConn struct {
+	fd   int
+	slot int32
+	mask uint32 // in the epoll set; 0: not in it
+}
+
+// maxDrain bounds what is read after a failed write, in bytes: more than a socket's buffer holds.
+const maxDrain = 256 << 20
+
+// wants is the only place where the interest of a connection is decided.
+func (c *Conn) wants() (mask uint32) {
+	if !c.paused && !c.ended {
+		mask |= unix.EPOLLIN
+	}
+	if c.blocked {
+		mask |= unix.EPOLLOUT
+	}
+	return mask
+}
+
+func (c *Conn) sysAttach() error {
+	c.sys.slot = c.l.sys.takeSlot(c)
+	mask := c.wants()
+	if err := c.l.setMask(c.sys.fd, c.sys.slot, 0, mask); err != nil {
+		return c.opError("epoll_ctl", err)
+	}
+	c.sys.mask = mask
+	return nil
+}
+
+func (c *Conn) sysInterest() {
+	mask := c.wants()
+	if mask == c.sys.mask {
+		return
+	}
+	if err := c.l.setMask(c.sys.fd, c.sys.slot, c.sys.mask, mask); err != nil {
+		c.Close(c.opError("epoll_ctl", err))
+		return
+	}
+	c.sys.mask = mask
+}
+
+// sysClose closes the descriptor, once.
+func (c *Conn) sysClose() {
+	if c.sys.slot > 0 {
+		if c.sys.mask != 0 {
+			// Explicit, as another descriptor of the same socket would keep the entry alive.
+			_ = c.l.setMask(c.sys.fd, c.sys.slot, c.sys.mask, 0)
+			c.sys.mask = 0
+		}
+		c.l.sys.dropSlot(c.sys.slot)
+		c.sys.slot = 0
+	}
+	c.l.closeFD(c.sys.fd)
+	c.sys.fd = -1
+}
+
+func (l *Loop) closeFD(fd int) {
+	if h := l.hooks; h != nil && h.closeFD != nil {
+		h.closeFD(fd)
+	}
+	_ = unix.Close(fd)
+}
+
+// event handles what the kernel reports of the connection.
+func (c *Conn) event(mask uint32) {
+	const hangup = unix.EPOLLHUP | unix.EPOLLERR
+	if mask&(unix.EPOLLOUT|hangup) != 0 && c.blocked {
+		c.blocked = false // in case of a hang-up the write finds out what happened
+		c.WantFlush()
+	}
+	if mask&(unix.EPOLLIN|hangup) != 0 && !c.paused && !c.ended {
+		c.sysReadOnce(mask&hangup != 0)
+	}
+}
+
+// sysReadOnce reads once; more is left to the next turn. It reports whether the connection may have more.
+func (c *Conn) sysReadOnce(hangup bool) (again bool) {
+	l := c.l
+	n, errno := c.readRegion()
+	switch {
+	case errno == unix.EAGAIN:
+		if hangup {
+			// Neither data nor an error: allow for an event that was overtaken, but do not turn round for ever.
+			if c.spurious++; c.spurious >= 2 {
+				c.Close(c.opError("read", c.hangupReason()))
+			}
+		}
+	case errno == unix.EINTR:
+		return true
+	case errno != 0:
+		err := c.writeErr
+		if err == nil {
+			err = c.opError("read", errno)
+		}
+		c.Close(err)
+	case n == 0:
+		c.endOfStream()
+	default:
+		l.stats.Reads++
+		l.stats.ReadBytes += uint64(n)
+		if c.received(l.sys.region[:n]) {
+			c.lowatRule(n)
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Conn) readRegion() (int, unix.Errno) {
+	if h := c.l.hooks; h != nil && h.read != nil {
+		return h.read(c, c.l.sys.region)
+	}
+	return sysRead(c.sys.fd, c.l.sys.region)
+}
+
+// hangupReason asks the socket why it hung up.
+func (c *Conn) hangupReason() error {
+	if n, err := unix.GetsockoptInt(c.sys.fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && n != 0 {
+		return unix.Errno(n)
+	}
+	return ErrHangup
+}
+
+// sysDrain reads everything that came before a write failed, then closes the connection with the write's error.
+func (c *Conn) sysDrain() {
+	before := c.l.stats.ReadBytes
+	for !c.closed && !c.paused && c.sysReadOnce(false) && c.l.stats.ReadBytes-before < maxDrain {
+	}
+	if !c.closed && !c.paused {
+		c.Close(c.writeErr)
+	}
+}
+
+// sysWrite writes once, at most about BatchBytes and MaxVectors pieces.
+func (c *Conn) sysWrite() {
+	l := c.l
+	v := &l.sys.vec
+	v.reset()
+	total := 0
+	for i := range uint32(min(c.out.len(), MaxVectors)) {
+		p := c.out.at(i).p
+		if len(p) == 0 {
+			continue
+		}
+		// A batch ends with a whole frame if it can: the collector waits for the call, but not for a few more µs.
+		if total+len(p) > BatchBytes+chunkSize {
+			p = p[:BatchBytes+chunkSize-total]
+		}
+		v.add(p)
+		if total += len(p); total >= BatchBytes {
+			break
+		}
+	}
+	n, errno := c.writeVectors(v)
+	v.release()
+	switch errno {
+	case 0:
+		l.stats.Writes++
+		l.stats.WriteBytes += uint64(n)
+		c.acknowledge(n)
+		c.blocked = n < total // the socket is full
+	case unix.EAGAIN:
+		c.blocked = true
+	case unix.EINTR:
+	default:
+		c.writeFailed(c.opError("write", errno))
+	}
+}
+
+func (c *Conn) writeVectors(v *vectors) (int, unix.Errno) {
+	if h := c.l.hooks; h != nil && h.write != nil {
+		return h.write(c, v)
+	}
+	return v.write(c.sys.fd)
+}
+
+func (c *Conn) sysShutdown() error { return unix.Shutdown(c.sys.fd, unix.SHUT_WR) }
+
+// delivered tells whether the peer's kernel has everything that was written.
+func (c *Conn) delivered() bool {
+	if c.net == "unix" {
+		return true // it lies in the peer's queue already, and stays there
+	}
+	n, err := unix.IoctlGetInt(c.sys.fd, unix.SIOCOUTQ)
+	return err != nil || n == 0
+}
+
+func (c *Conn) sysLowat(n int) bool {
+	return unix.SetsockoptInt(c.sys.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) == nil
+}

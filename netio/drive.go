@@ -1,0 +1,223 @@
+package netio
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/weirflow/weir/ringbuf"
+)
+
+// RunUntil runs the loop's turns in the caller's goroutine until ready returns true, and waits in between. It returns nil then,
+// the context's error if ctx is done first, or ErrClosed. The caller must not hold the token, so it is not for handlers.
+//
+// ready is called by the caller's goroutine, within and between turns: it is cheap and does not block. What makes it true is
+// either done by the loop's turns, or whoever does it calls n.Wake afterwards. n is the caller's own notifier and may be nil
+// if only turns make ready true.
+//
+// If another goroutine already drives the loop, the caller sleeps on n and takes the turns over when that one leaves. With a
+// dedicated loop it always sleeps on n. Nothing is allocated when ctx was seen in one of the last few calls.
+func (l *Loop) RunUntil(ctx context.Context, ready func() bool, n *ringbuf.Notifier) error {
+	if ready() {
+		return nil
+	}
+	if n == nil {
+		n = ringbuf.NewNotifier()
+	}
+	for {
+		if err := l.stopped(ctx); err != nil {
+			return err
+		}
+		if !l.cfg.Dedicated && l.acquireSpin() {
+			done, err := l.drive(ctx, ready, n)
+			if done {
+				return err
+			}
+		}
+		done, err := l.follow(ctx, ready, n)
+		if done {
+			return err
+		}
+	}
+}
+
+func (l *Loop) stopped(ctx context.Context) error {
+	if l.closing.Load() {
+		return ErrClosed
+	}
+	if ctx != nil {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// drive runs turns. The caller holds the token, and drive gives it up. Not done means that another consumer sleeps as the
+// loop's driver, so the caller follows.
+func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier) (done bool, err error) {
+	for {
+		worked := l.work()
+		if ready() {
+			break
+		}
+		if err = l.stopped(ctx); err != nil {
+			break
+		}
+		if worked || l.spin(l.pollFor(), ready) {
+			if ready() {
+				break
+			}
+			continue
+		}
+		if l.state.Load()&asleep != 0 {
+			l.Release()
+			return false, nil
+		}
+		l.sleep(ctx, ready, n, never)
+	}
+	l.Release()
+	return true, err
+}
+
+// follow sleeps on n until ready, or until there is no driver any more (done is false).
+func (l *Loop) follow(ctx context.Context, ready func() bool, n *ringbuf.Notifier) (done bool, err error) {
+	n.Prepare()
+	l.addFollower(n)
+	defer l.removeFollower(n)
+	switch s := l.state.Load(); {
+	case ready():
+		n.Cancel()
+		return true, nil
+	case l.closing.Load():
+		n.Cancel()
+		return true, ErrClosed
+	case s&(held|asleep) == 0:
+		n.Cancel()
+		return false, nil // the driver left before we were on its list
+	}
+	if err := n.Wait(ctx); err != nil {
+		return true, err
+	}
+	return ready(), nil
+}
+
+func (l *Loop) addFollower(n *ringbuf.Notifier) {
+	l.waitersMu.Lock()
+	l.waiters = append(l.waiters, n)
+	l.waitersMu.Unlock()
+	l.waiting.Add(1)
+}
+
+func (l *Loop) removeFollower(n *ringbuf.Notifier) {
+	l.waiting.Add(-1)
+	l.waitersMu.Lock()
+	defer l.waitersMu.Unlock()
+	for i, o := range l.waiters {
+		if o == n {
+			last := len(l.waiters) - 1
+			l.waiters[i] = l.waiters[last]
+			l.waiters[last] = nil
+			l.waiters = l.waiters[:last]
+			return
+		}
+	}
+}
+
+// wakeFollower lets one of those that follow take the turns over. All are woken, as the first may be ready and leave without
+// a turn; they are few, and the token decides.
+func (l *Loop) wakeFollower() {
+	l.waitersMu.Lock()
+	defer l.waitersMu.Unlock()
+	for _, n := range l.waiters {
+		n.Wake()
+	}
+}
+
+// sleep waits in the kernel until something happens, at most limit, and does it. The caller holds the token before and after,
+// but not meanwhile. It reports whether there was something to do. ctx, ready and n may be nil.
+func (l *Loop) sleep(ctx context.Context, ready func() bool, n *ringbuf.Notifier, limit time.Duration) (worked bool) {
+	if l.oneP {
+		runtime.Gosched() // what can run runs before this thread takes the only P into the kernel
+	}
+	l.cancels.watch(ctx, l.wakeFn)
+	l.state.Add(oneSleep)
+	if n != nil {
+		n.PrepareHook(&l.wakeFn)
+	}
+	// The last look, now that whoever brings work knows of the sleeper.
+	if !l.work() && (ready == nil || !ready()) && l.stopped(ctx) == nil {
+		until := l.due()
+		if limit != never {
+			until = min(until, l.clock()+limit)
+		}
+		d := l.sleepTime(until)
+		if l.state.Load()&asleep != oneSleep {
+			until = max(until, l.sleepUntil) // several sleep: the latest, so that an earlier timer is never missed
+		}
+		l.sleepUntil = until
+		l.stats.Sleeps++
+		if !l.cfg.Dedicated {
+			l.check.released()
+			l.state.And(^uint32(held))
+		}
+		if l.kicked.Load() == 0 {
+			l.sysSleep(d)
+		}
+		if !l.cfg.Dedicated {
+			l.acquire()
+		}
+		l.nowOK = false
+	} else {
+		worked = true
+	}
+	l.state.Add(^uint32(oneSleep - 1)) // subtracts oneSleep
+	if n != nil {
+		n.CancelHook()
+	}
+	return l.work() || worked
+}
+
+// cancels remembers for which contexts the loop is woken when they are done. The key is the channel, as a context need not
+// be comparable. It keeps the last few, so that a consumer that passes the same context every time registers once.
+type cancels struct {
+	mu   sync.Mutex
+	list [4]struct {
+		done <-chan struct{}
+		stop func() bool
+	}
+	next int
+}
+
+func (k *cancels) watch(ctx context.Context, f func()) {
+	if ctx == nil {
+		return
+	}
+	done := ctx.Done()
+	if done == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range k.list {
+		if k.list[i].done == done {
+			return
+		}
+	}
+	e := &k.list[k.next]
+	k.next = (k.next + 1) % len(k.list)
+	if e.stop != nil {
+		e.stop()
+	}
+	e.done, e.stop = done, context.AfterFunc(ctx, f)
+}
+
+func (k *cancels) clear() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range k.list {
+		if k.list[i].stop != nil {
+			k.list[i].stop()
+		}
+	}
+	clear(k.list[:])
+}

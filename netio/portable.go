@@ -1,0 +1,233 @@
+package netio
+
+import (
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// portable serves a connection through package net: on systems without epoll, and everywhere for connections that are not
+// plain sockets (TLS). A reader and a writer goroutine each do one blocking call at a time and then put the connection into
+// the loop's inbox; handlers are called in turns, as ever.
+//
+//	reader   reads into its chunk, hands it over, waits until the loop has consumed it
+//	writer   gets a batch of queued pieces, writes it, says how much
+//
+// So memory is bounded by one chunk and one batch. It costs two goroutine switches each way, and a few allocations.
+type portable struct {
+	c  *Conn
+	nc net.Conn
+
+	// The reader's, until it has handed the chunk over; then the loop's, until next.
+	chunk   []byte
+	n       int
+	readErr error
+	next    chan struct{}
+
+	// The loop's, until it has handed the batch over; then the writer's.
+	batch    [][]byte
+	wrote    int
+	writeErr error
+	work     chan struct{}
+
+	// The loop's.
+	have    bool // a chunk waits, as the connection is paused
+	busy    bool // the writer is at work
+	started bool
+
+	stop    chan struct{}
+	readers sync.WaitGroup
+	joined  []byte // the writer's: pieces joined for connections without gathered writes
+}
+
+type pconn = portable
+
+const portableChunk = 64 << 10
+
+func newPortable(c *Conn, nc net.Conn) *portable {
+	return &portable{c: c, nc: nc, next: make(chan struct{}, 1), work: make(chan struct{}, 1), stop: make(chan struct{})}
+}
+
+// start starts the goroutines. They end after close.
+func (p *portable) start() {
+	p.started = true
+	p.chunk = make([]byte, min(portableChunk, p.c.l.cfg.ReadSize))
+	p.readers.Add(1)
+	p.c.l.workers.Add(2)
+	go p.reader()
+	go p.writer()
+}
+
+func (p *portable) reader() {
+	defer p.c.l.workers.Done()
+	defer p.readers.Done()
+	for {
+		n, err := p.nc.Read(p.chunk)
+		p.n, p.readErr = n, err
+		p.tell(attnReadable)
+		if err != nil {
+			return
+		}
+		select {
+		case <-p.next:
+		case <-p.stop:
+			return
+		}
+	}
+}
+
+func (p *portable) writer() {
+	defer p.c.l.workers.Done()
+	for {
+		select {
+		case <-p.work:
+			p.wrote, p.writeErr = p.writeBatch()
+			p.tell(attnWritten)
+			continue
+		case <-p.stop:
+		}
+		break
+	}
+	p.readers.Wait()
+	_ = p.nc.Close() // may take a while: TLS says goodbye
+	p.tell(attnGone)
+}
+
+// tell puts the connection into the loop's inbox and wakes the loop.
+func (p *portable) tell(flag uint32) {
+	if p.c.notify(flag) {
+		p.c.l.nudge()
+	}
+}
+
+// writeBatch writes the batch and returns how much of it went out.
+func (p *portable) writeBatch() (int, error) {
+	switch p.nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		b := net.Buffers(p.batch)
+		n, err := b.WriteTo(p.nc)
+		return int(n), err
+	}
+	// One call for each 64 KiB rather than for each piece: TLS makes records of what it gets.
+	total := 0
+	flush := func() error {
+		if len(p.joined) == 0 {
+			return nil
+		}
+		n, err := p.nc.Write(p.joined)
+		total += n
+		p.joined = p.joined[:0]
+		return err
+	}
+	for _, q := range p.batch {
+		for len(q) > 0 {
+			k := min(len(q), portableChunk-len(p.joined))
+			p.joined = append(p.joined, q[:k]...)
+			q = q[k:]
+			if len(p.joined) == portableChunk {
+				if err := flush(); err != nil {
+					p.joined = p.joined[:0]
+					return total, err
+				}
+			}
+		}
+	}
+	err := flush()
+	p.joined = p.joined[:0]
+	return total, err
+}
+
+// write hands a batch to the writer. The pieces stay queued until it is done.
+func (p *portable) write() {
+	if p.busy {
+		return
+	}
+	c := p.c
+	p.batch = p.batch[:0]
+	total := 0
+	for i := range uint32(min(c.out.len(), MaxVectors)) {
+		q := c.out.at(i).p
+		p.batch = append(p.batch, q)
+		if total += len(q); total >= BatchBytes {
+			break
+		}
+	}
+	p.busy = true
+	c.blocked = true // until the writer is done
+	p.work <- struct{}{}
+}
+
+// attend handles what the goroutines brought. Holder of the token.
+func (p *portable) attend(flags uint32) {
+	c := p.c
+	if flags&attnWritten != 0 {
+		p.busy = false
+		c.blocked = false
+		clear(p.batch)
+		if p.wrote > 0 {
+			c.l.stats.Writes++
+			c.l.stats.WriteBytes += uint64(p.wrote)
+			c.acknowledge(p.wrote)
+		}
+		if p.writeErr != nil {
+			c.writeFailed(c.opError("write", p.writeErr))
+		}
+		c.WantFlush()
+	}
+	if flags&attnReadable != 0 {
+		p.have = true
+		p.resume()
+	}
+	if flags&attnGone != 0 {
+		c.gone()
+	}
+}
+
+// resume passes on the chunk that waits, unless reading is paused.
+func (p *portable) resume() {
+	c := p.c
+	if !p.have || c.paused || c.closed {
+		return
+	}
+	p.have = false
+	if p.n > 0 {
+		c.l.stats.Reads++
+		c.l.stats.ReadBytes += uint64(p.n)
+		if !c.received(p.chunk[:p.n]) {
+			return
+		}
+	}
+	switch err := p.readErr; {
+	case err == nil:
+		p.next <- struct{}{}
+	case isEOF(err):
+		c.endOfStream()
+	default:
+		c.Close(c.opError("read", err))
+	}
+}
+
+// close ends both goroutines; the last thing they do is attnGone.
+func (p *portable) close() {
+	if !p.started {
+		_ = p.nc.Close()
+		p.c.gone()
+		return
+	}
+	// A deadline in the past ends the calls that are under way but lets TLS say goodbye after.
+	if p.nc.SetDeadline(time.Unix(1, 0)) != nil {
+		_ = p.nc.Close()
+	}
+	close(p.stop)
+}
+
+// shutdownWrite sends the end of stream, if the connection has such a thing.
+func (p *portable) shutdownWrite() error {
+	if cw, ok := p.nc.(interface{ CloseWrite() error }); ok {
+		if err := cw.CloseWrite(); err != nil && !os.IsTimeout(err) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package netio
+
+import (
+	"runtime"
+	"time"
+)
+
+// The standby takes the turns over when nobody has run one for LoopConfig.Standby, because the wire must not block while a
+// consumer is busy. It is in one of three states:
+//
+//	rest    others run turns, or did so lately. It looks at the count of turns once per interval.
+//	parked  a consumer holds the token or sleeps as the loop's driver, so it is responsible. Woken when that one leaves.
+//	serve   it runs turns and sleeps in the kernel, as a consumer would, but without calling itself the driver.
+//
+// In serve it holds the token only while there is something to do. A consumer that comes back finds the token free, and the
+// standby goes to rest at the next event that it finds somebody else at.
+func (l *Loop) standby() {
+	defer l.own.Done()
+	timer := time.NewTimer(l.cfg.Standby)
+	defer timer.Stop()
+	for {
+		seen := l.turns.Load()
+		poked := false
+		timer.Reset(l.cfg.Standby)
+		select {
+		case <-timer.C:
+		case <-l.poke:
+			poked = true
+		case <-l.quit:
+			return
+		}
+		switch {
+		case poked:
+			l.serve()
+		case l.turns.Load() != seen:
+		case l.state.Load()&(held|asleep) != 0:
+			if !l.park() {
+				return
+			}
+		default:
+			l.serve()
+		}
+	}
+}
+
+// park sleeps until who drives the loop leaves; false means that the loop is closed.
+func (l *Loop) park() bool {
+	l.parked.Store(1)
+	defer l.parked.Store(0)
+	if l.state.Load()&(held|asleep) == 0 {
+		return true
+	}
+	select {
+	case <-l.poke:
+		return true
+	case <-l.quit:
+		return false
+	}
+}
+
+// serve runs turns until somebody else does.
+func (l *Loop) serve() {
+	for {
+		if l.closing.Load() || l.state.Load()&asleep != 0 || !l.TryAcquire() {
+			return
+		}
+		for l.work() || l.spin(l.pollFor(), l.contendedFn) {
+			if l.closing.Load() || l.waiting.Load() != 0 {
+				l.Release()
+				return
+			}
+		}
+		if l.state.Load()&asleep != 0 || l.waiting.Load() != 0 {
+			l.Release()
+			return
+		}
+		l.state.Or(watch)
+		if !l.work() {
+			l.watchUntil = l.due()
+			d := l.sleepTime(l.watchUntil)
+			l.stats.Sleeps++
+			l.yieldToken()
+			if l.kicked.Load() == 0 && !l.closing.Load() {
+				l.sysWatch(d)
+			}
+			l.state.And(^uint32(watch))
+			continue
+		}
+		l.state.And(^uint32(watch))
+		l.Release()
+	}
+}
+
+// contended tells whether a consumer waits for the turns.
+func (l *Loop) contended() bool { return l.waiting.Load() != 0 }
+
+// yieldToken gives the token up before a sleep of the standby.
+func (l *Loop) yieldToken() {
+	l.check.released()
+	l.state.And(^uint32(held))
+	if l.waiting.Load() != 0 {
+		l.wakeFollower()
+	}
+}
+
+// dedicated is the goroutine of a loop with LoopConfig.Dedicated. It holds the token from the loop's birth to its end.
+func (l *Loop) dedicated() {
+	defer l.own.Done()
+	if !l.oneP {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
+	l.check.acquired()
+	for !l.closing.Load() {
+		l.Turn(Forever)
+	}
+	l.passOn()
+}

@@ -1,0 +1,46 @@
+//go:build linux && !weirportable && nounsafe
+
+package netio
+
+import (
+	"errors"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// The safe twin of sys_linux_unsafe.go: the same calls through the scheduler's entry, some with allocations.
+
+func errnoOf(n int, err error) (int, unix.Errno) {
+	if err == nil {
+		return n, 0
+	}
+	errno := unix.EIO
+	errors.As(err, &errno)
+	return -1, errno
+}
+
+func sysRead(fd int, p []byte) (int, unix.Errno)    { return errnoOf(unix.Read(fd, p)) }
+func sysWriteFD(fd int, p []byte) (int, unix.Errno) { return errnoOf(unix.Write(fd, p)) }
+
+// sysEpollPoll is epoll_wait without waiting.
+func sysEpollPoll(epfd int, events []unix.EpollEvent) (int, unix.Errno) {
+	return errnoOf(unix.EpollWait(epfd, events, 0))
+}
+
+func sysYield() { runtime.Gosched() }
+
+// vectors is the argument of one gathered write.
+type vectors struct{ iov [][]byte }
+
+func (v *vectors) reset() { v.iov = v.iov[:0] }
+
+// add appends p, which is not empty.
+func (v *vectors) add(p []byte) { v.iov = append(v.iov, p) }
+
+// release forgets the pieces.
+func (v *vectors) release() { clear(v.iov) }
+
+func (v *vectors) len() int { return len(v.iov) }
+
+func (v *vectors) write(fd int) (int, unix.Errno) { return errnoOf(unix.Writev(fd, v.iov)) }

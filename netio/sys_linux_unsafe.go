@@ -1,0 +1,55 @@
+//go:build linux && !weirportable && !nounsafe
+
+package netio
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// System calls that cannot block skip the scheduler's entry and exit. The collector waits for them, so they are bounded to about
+// half a megabyte. The safe twin is sys_linux_safe.go.
+
+func sysRead(fd int, p []byte) (int, unix.Errno) {
+	r, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+	return int(r), errno
+}
+
+func sysWriteFD(fd int, p []byte) (int, unix.Errno) {
+	r, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+	return int(r), errno
+}
+
+// sysEpollPoll is epoll_wait without waiting.
+func sysEpollPoll(epfd int, events []unix.EpollEvent) (int, unix.Errno) {
+	r, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0)
+	return int(r), errno
+}
+
+func sysYield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
+// vectors is the argument of one gathered write. unix.Writev would allocate it above 8 pieces.
+type vectors struct {
+	n   int
+	iov [MaxVectors]unix.Iovec
+}
+
+func (v *vectors) reset() { v.n = 0 }
+
+// add appends p, which is not empty.
+func (v *vectors) add(p []byte) {
+	v.iov[v.n].Base = unsafe.SliceData(p)
+	v.iov[v.n].SetLen(len(p))
+	v.n++
+}
+
+// release forgets the pieces, so that the collector does not keep what was written.
+func (v *vectors) release() { clear(v.iov[:v.n]) }
+
+func (v *vectors) len() int { return v.n }
+
+func (v *vectors) write(fd int) (int, unix.Errno) {
+	r, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(&v.iov)), uintptr(v.n))
+	return int(r), errno
+}

@@ -1,0 +1,176 @@
+package netio
+
+import (
+	"runtime"
+	"time"
+)
+
+// The token, and who sleeps.
+//
+// One word says:
+//
+//	held     somebody runs a turn; the loop's state is theirs
+//	watch    the standby waits in the kernel
+//	asleep   how many callers of RunUntil or Turn wait in the kernel; they drive the loop
+//
+// Sleepers do not hold the token, so that a writer can run a turn (Kick) without waking anybody. A sleeper enters itself while
+// it holds the token, looks at everything once more, gives up the token and only then sleeps. Who makes work visible and
+// then loads the word (Wake) therefore either sees it, and wakes the sleeper, or the work was seen by that last look:
+// all of these are sequentially consistent. A wake-up is remembered by the loop's descriptor until a turn takes it.
+//
+// Work that becomes visible while the token is held by somebody about to leave may wait for the next turn. Kick does not
+// leave it at that: it raises `kicked`, and who gives up the token looks at it after. Nor do Post and attention of a connection.
+// Wake does: the item is seen in the next turn, and the standby runs one if nobody else does within LoopConfig.Standby.
+const (
+	held     = 1 << 0
+	watch    = 1 << 1
+	oneSleep = 1 << 8
+	asleep   = ^uint32(oneSleep - 1)
+)
+
+// TryAcquire takes the token if it is free. It costs one compare-and-swap. The new holder sees everything that earlier holders
+// did. Any goroutine that does not hold it.
+func (l *Loop) TryAcquire() bool {
+	for {
+		s := l.state.Load()
+		if s&held != 0 {
+			return false
+		}
+		if l.state.CompareAndSwap(s, s|held) {
+			l.check.acquired()
+			return true
+		}
+	}
+}
+
+// Release gives up the token. If others wait to run turns, or a turn was asked for meanwhile, it sees to that first.
+func (l *Loop) Release() {
+	for {
+		l.passOn()
+		// A Kick that found the token held relies on us.
+		if l.kicked.Load() == 0 || !l.TryAcquire() {
+			return
+		}
+		l.Turn(NoWait)
+	}
+}
+
+// passOn gives up the token and tells whoever has to know.
+func (l *Loop) passOn() {
+	late := l.sleepersLate()
+	l.check.released()
+	s := l.state.And(^uint32(held)) &^ held
+	if s&(asleep|watch) != 0 {
+		if late || l.unseen() {
+			l.sysInterrupt()
+		}
+		if s&asleep != 0 {
+			return // a driver is there, asleep
+		}
+	} else if l.unseen() {
+		l.pokeStandby()
+	}
+	if l.waiting.Load() != 0 {
+		l.wakeFollower()
+	}
+	if l.parked.Load() != 0 {
+		l.pokeStandby()
+	}
+}
+
+// unseen tells whether something arrived that a turn has to handle and nobody was woken for.
+func (l *Loop) unseen() bool { return l.inbox.count.Load() != 0 || !l.posts.Empty() }
+
+// sleepersLate tells whether those that sleep in the kernel would sleep past the next thing that is due: the holder armed an
+// earlier timer, raised SO_RCVLOWAT or leaves a connection that has more to write.
+func (l *Loop) sleepersLate() bool {
+	s := l.state.Load()
+	if s&(asleep|watch) == 0 {
+		return false
+	}
+	if len(l.dirty) > 0 || len(l.gone) > 0 {
+		return true
+	}
+	until := l.watchUntil
+	if s&asleep != 0 {
+		until = l.sleepUntil
+	}
+	return l.due() < until
+}
+
+// acquire takes the token, waiting as long as others run turns. For those that must not go on without it; it has no limit, as
+// turns are short, and is not for use by a handler.
+func (l *Loop) acquire() {
+	for i := 0; !l.TryAcquire(); i++ {
+		switch {
+		case i < 64:
+			runtime.Gosched()
+		default:
+			time.Sleep(min(time.Duration(i-63)*20*time.Microsecond, time.Millisecond))
+		}
+	}
+}
+
+// acquireSpin is a short attempt at acquire.
+func (l *Loop) acquireSpin() bool {
+	for i := 0; ; i++ {
+		if l.TryAcquire() {
+			return true
+		}
+		if i == 8 {
+			return false
+		}
+		runtime.Gosched()
+	}
+}
+
+// Wake sees to it that something that was just made visible (an item in a source's ring) is found although the loop may be
+// asleep. It costs one atomic load while nobody sleeps in the kernel. If nobody runs turns, the standby does so within
+// LoopConfig.Standby; callers that cannot wait call Kick. It does nothing after Close. Any goroutine.
+func (l *Loop) Wake() {
+	if l.state.Load()&(asleep|watch) != 0 {
+		l.sysInterrupt()
+	}
+}
+
+// nudge is Wake for rare things that should not wait for the next turn: if nobody runs one, the standby does, at once.
+func (l *Loop) nudge() {
+	switch s := l.state.Load(); {
+	case s&(asleep|watch) != 0:
+		l.sysInterrupt()
+	case s&held == 0:
+		l.pokeStandby()
+	}
+}
+
+func (l *Loop) pokeStandby() {
+	select {
+	case l.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Kick runs a turn that does not block, so that what a writer just published goes out. If another goroutine runs turns, that
+// one does it. Any goroutine; within a turn it does nothing but ask for another one.
+func (l *Loop) Kick() {
+	if l.cfg.Dedicated {
+		l.Wake()
+		return
+	}
+	if !l.TryAcquire() {
+		l.kicked.Store(1)
+		if !l.TryAcquire() {
+			return // the holder runs a turn before it gives up the token, see Release
+		}
+	}
+	// Each turn writes about 512 KiB a connection; what is left after some goes to others.
+	for range 8 {
+		if l.Turn(NoWait); len(l.dirty) == 0 {
+			break
+		}
+	}
+	if len(l.dirty) > 0 && l.state.Load()&(asleep|watch) == 0 {
+		l.pokeStandby()
+	}
+	l.Release()
+}

@@ -1,0 +1,163 @@
+package netio
+
+import (
+	"runtime"
+	"time"
+)
+
+// Wait is how long a turn may wait for something to do.
+type Wait time.Duration
+
+const (
+	// NoWait: do what there is and return.
+	NoWait Wait = 0
+	// Forever: wait until there is something to do.
+	Forever Wait = -1
+)
+
+const never = time.Duration(1<<63 - 1)
+
+// Turn does what there is to do, once round: posted functions, timers, sources, sockets that can be read, then flushes. If
+// there was nothing it waits for at most w, first polling and then in the kernel, and does what came. It reports whether
+// there was anything. While it sleeps others may take the token and run turns; it holds it again when it returns.
+// Holder of the token.
+func (l *Loop) Turn(w Wait) (worked bool) {
+	if l.work() {
+		return true
+	}
+	if w == NoWait {
+		return false
+	}
+	if l.spin(l.pollFor(), nil) {
+		return true
+	}
+	limit := never
+	if w > 0 {
+		limit = time.Duration(w)
+	}
+	return l.sleep(nil, nil, nil, limit)
+}
+
+// work is one round without waiting.
+func (l *Loop) work() (worked bool) {
+	l.check.assertHeld()
+	l.turns.Store(l.turns.Load() + 1)
+	l.nowOK = false
+	if l.kicked.Load() != 0 {
+		l.kicked.Store(0) // before the sources are polled: who raised it has published
+	}
+	l.sysTakeWakeup()
+	if l.runPosts() {
+		worked = true
+	}
+	if l.inbox.count.Load() != 0 {
+		l.attend()
+		worked = true
+	}
+	if len(l.timers) > 0 && l.runTimers() {
+		worked = true
+	}
+	for _, s := range *l.sources.Load() {
+		if s.Poll() {
+			worked = true
+		}
+	}
+	if l.sysPoll() {
+		worked = true
+	}
+	if l.settle() {
+		worked = true
+	}
+	if len(l.raised) > 0 {
+		l.lowatIdle(worked)
+	}
+	return worked
+}
+
+// settle ends a round: flushes, and OnClose of what was closed.
+func (l *Loop) settle() (worked bool) {
+	if len(l.dirty) > 0 {
+		l.flushDirty()
+		worked = true
+	}
+	for len(l.gone) > 0 {
+		l.gone, l.reporting = l.reporting[:0], l.gone
+		for i, c := range l.reporting {
+			l.reporting[i] = nil
+			c.reportClosed()
+		}
+		worked = true
+	}
+	return worked
+}
+
+// runPosts runs posted functions, a bounded number.
+func (l *Loop) runPosts() (worked bool) {
+	for range postsPerTurn {
+		f, ok := l.posts.Pop()
+		if !ok {
+			break
+		}
+		f()
+		worked = true
+	}
+	return worked
+}
+
+// pollFor returns how long an idle loop polls.
+func (l *Loop) pollFor() time.Duration {
+	if l.oneP {
+		return 0
+	}
+	if l.cfg.Dedicated {
+		return 4 * l.cfg.Poll // it polls rather than sleeps while data flows
+	}
+	return l.cfg.Poll
+}
+
+// spin polls until there was something to do, ready is true or d has passed. Nil ready: never.
+func (l *Loop) spin(d time.Duration, ready func() bool) (worked bool) {
+	if d <= 0 {
+		return false
+	}
+	start := time.Since(l.base)
+	for i := 1; ; i++ {
+		sysYield() // lets a peer on the same CPU run
+		if l.work() {
+			return true
+		}
+		if ready != nil && ready() || l.closing.Load() {
+			return true
+		}
+		if i&7 == 0 && time.Since(l.base)-start >= d {
+			return false
+		}
+		if i&63 == 0 {
+			runtime.Gosched() // and a goroutine on the same P
+		}
+	}
+}
+
+// due returns when the loop has to run a turn although nothing arrives, as loop clock.
+func (l *Loop) due() time.Duration {
+	t := never
+	if len(l.timers) > 0 {
+		t = l.timers[0].at
+	}
+	if len(l.raised) > 0 {
+		since := l.raisedIdle
+		if since == 0 {
+			since = l.clock()
+		}
+		t = min(t, since+lowatWait)
+	}
+	return t
+}
+
+// sleepTime turns a point of the loop's clock into a duration for a system call; negative means no limit.
+func (l *Loop) sleepTime(until time.Duration) time.Duration {
+	if until == never {
+		return -1
+	}
+	return max(0, until-l.clock())
+}
