@@ -85,9 +85,10 @@ const (
 	FrameHeaderLen = 9
 	// Magic is the second word of every frame.
 	Magic uint32 = 0xBADC0FFE
-	// MaxBufferHeaderLen is the most bytes that AppendBufferHeader writes for a buffer without partial sizes.
-	MaxBufferHeaderLen = FrameHeaderLen + 38
 )
+
+// BufferHeaderLen is how many bytes AppendBufferHeader writes for a buffer without partial sizes.
+func BufferHeaderLen(p Profile) int { return FrameHeaderLen + p.headerLen() }
 
 // bodyLen is the exact body length of the messages that have only one.
 func (m MessageID) bodyLen() (n int, fixed bool) {

@@ -48,7 +48,7 @@ func (c DecoderConfig) withDefaults() DecoderConfig {
 			*v = d
 		}
 	}
-	def(&c.MaxBuffer, 32 << 10)
+	def(&c.MaxBuffer, 32<<10)
 	def(&c.MaxEvent, DefaultMaxEvent)
 	def(&c.MaxError, DefaultMaxError)
 	def(&c.MaxPartials, DefaultMaxPartials)

@@ -41,6 +41,11 @@ type ServerDecoder struct {
 	ev      event.Event
 }
 
+// NewServerDecoder makes a decoder; of cfg only MaxEvent counts, as the limit of a task event.
+func NewServerDecoder(cfg DecoderConfig) *ServerDecoder {
+	return &ServerDecoder{MaxTaskEvent: cfg.withDefaults().MaxEvent}
+}
+
 // Feed decodes p and calls h for each frame that p completes. p is not kept. After an error (a *FrameError, or what h
 // returned) every further call returns the same error.
 func (d *ServerDecoder) Feed(p []byte, h ServerHandler) error {

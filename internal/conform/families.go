@@ -34,7 +34,7 @@ var vectorFamilies = []vectorFamily{
 var traceFamilies = []traceFamily{
 	{"align", config("mode", "channels", "finished"), runAlign},
 	{"credit-receiver", config("channels", "exclusive", "floating", "segment"), runCreditReceiver},
-	{"credit-sender", config("subpartitions", "exclusive", "segment"), nil},
+	{"credit-sender", config("subpartitions", "exclusive", "segment"), runCreditSender},
 	{"deserialize-spanning", config("spill"), runSpanning},
 	{"watermark-valve", config("channels"), nil},
 }

@@ -1,0 +1,203 @@
+package credit
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// DefaultRequestTimeout is how long a request waits for its partition (taskmanager.network.partition-request-timeout).
+const DefaultRequestTimeout = 10 * time.Second
+
+// RegistryConfig configures a Registry.
+type RegistryConfig struct {
+	// Timeout is how long a request waits for a partition that is not registered; 0 means DefaultRequestTimeout, negative
+	// for ever.
+	Timeout time.Duration
+	// Clock tells the time, from any origin. Nil: it is always 0, and nothing ever expires.
+	Clock func() time.Duration
+}
+
+// Registry knows the partitions of a process by their id, and the requests that wait for one (ResultPartitionManager).
+// It belongs to the owner of the partitions' loop halves.
+type Registry struct {
+	cfg        RegistryConfig
+	partitions map[PartitionID]*Partition
+	waiting    map[PartitionID]*waitList
+	// All waiting requests, the oldest first: their deadlines are in this order.
+	first, last *waiter
+	closed      bool
+}
+
+// waiter is a request for a partition that is not registered yet.
+type waiter struct {
+	partition  PartitionID
+	deadline   time.Duration
+	list       *waitList
+	prev, next *waiter
+	// found is called once when the partition was registered, gone once when it was not in time. The waiter is forgotten
+	// before.
+	found func(p *Partition)
+	gone  func(err error)
+}
+
+// waitList holds the waiters for one partition, in order.
+type waitList struct{ waiters []*waiter }
+
+var (
+	errRegistered     = errors.New("already registered")
+	errRegistryClosed = errors.New("registry closed")
+)
+
+// NewRegistry returns an empty registry.
+func NewRegistry(cfg RegistryConfig) *Registry {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultRequestTimeout
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = func() time.Duration { return 0 }
+	}
+	return &Registry{cfg: cfg, partitions: map[PartitionID]*Partition{}, waiting: map[PartitionID]*waitList{}}
+}
+
+// Register makes a partition known, and opens the views of the requests that wait for it. An error of one of them (a
+// bad index, say) is that request's, not the producer's.
+func (g *Registry) Register(p *Partition) error {
+	switch {
+	case g.closed:
+		return fmt.Errorf("credit: %w", errRegistryClosed)
+	case g.partitions[p.id] != nil:
+		return fmt.Errorf("credit: partition %s: %w", p.id, errRegistered)
+	case p.Released():
+		return fmt.Errorf("credit: partition %s: %w", p.id, ErrReleased)
+	}
+	g.partitions[p.id] = p
+	p.registry = g
+	for _, w := range g.takeAll(p.id) {
+		w.found(p)
+	}
+	return nil
+}
+
+// Lookup returns a registered partition, nil if there is none.
+func (g *Registry) Lookup(id PartitionID) *Partition { return g.partitions[id] }
+
+// Len returns the number of registered partitions, and of requests that wait.
+func (g *Registry) Len() (partitions, waiting int) {
+	for w := g.first; w != nil; w = w.next {
+		waiting++
+	}
+	return len(g.partitions), waiting
+}
+
+// Release releases a partition and ends the requests that wait for it. cause nil: nothing failed.
+func (g *Registry) Release(id PartitionID, cause error) {
+	if p := g.partitions[id]; p != nil {
+		p.release(cause)
+	}
+	for _, w := range g.takeAll(id) {
+		w.gone(notFound(id))
+	}
+}
+
+// Expire ends the requests that have waited for too long. It returns when to call it again; ok is false if nothing waits.
+func (g *Registry) Expire() (next time.Duration, ok bool) {
+	if g.cfg.Timeout < 0 {
+		return 0, false
+	}
+	now := g.cfg.Clock()
+	for g.first != nil && g.first.deadline <= now {
+		w := g.first
+		g.drop(w)
+		w.gone(notFound(w.partition))
+	}
+	if g.first == nil {
+		return 0, false
+	}
+	return g.first.deadline, true
+}
+
+// Close releases all partitions and ends all requests that wait.
+func (g *Registry) Close() {
+	g.closed = true
+	for _, p := range g.partitions {
+		p.release(nil)
+	}
+	for g.first != nil {
+		w := g.first
+		g.drop(w)
+		w.gone(notFound(w.partition))
+	}
+}
+
+func notFound(id PartitionID) error { return fmt.Errorf("Partition %s not found.", id) }
+
+// wait adds a waiter.
+func (g *Registry) wait(w *waiter) {
+	w.deadline = g.cfg.Clock() + g.cfg.Timeout
+	l := g.waiting[w.partition]
+	if l == nil {
+		l = &waitList{}
+		g.waiting[w.partition] = l
+	}
+	l.waiters = append(l.waiters, w)
+	w.list, w.prev = l, g.last
+	if g.last != nil {
+		g.last.next = w
+	} else {
+		g.first = w
+	}
+	g.last = w
+}
+
+// drop forgets a waiter.
+func (g *Registry) drop(w *waiter) {
+	if w.list == nil {
+		return
+	}
+	for i, x := range w.list.waiters {
+		if x == w {
+			w.list.waiters = append(w.list.waiters[:i], w.list.waiters[i+1:]...)
+			break
+		}
+	}
+	if len(w.list.waiters) == 0 {
+		delete(g.waiting, w.partition)
+	}
+	g.unlink(w)
+}
+
+func (g *Registry) unlink(w *waiter) {
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		g.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		g.last = w.prev
+	}
+	w.list, w.prev, w.next = nil, nil, nil
+}
+
+// takeAll forgets all waiters for a partition and returns them.
+func (g *Registry) takeAll(id PartitionID) []*waiter {
+	l := g.waiting[id]
+	if l == nil {
+		return nil
+	}
+	delete(g.waiting, id)
+	for _, w := range l.waiters {
+		g.unlink(w)
+	}
+	return l.waiters
+}
+
+// forget removes a partition that was released.
+func (g *Registry) forget(p *Partition) {
+	if g.partitions[p.id] == p {
+		delete(g.partitions, p.id)
+	}
+	p.registry = nil
+}
