@@ -60,51 +60,95 @@ func strict(history []porcupine.Operation) []porcupine.Operation {
 	})
 }
 
-// record runs clients on q, each with ops operations, and returns what each saw and when.
-func record(q *MPMC[int], clients, ops, round int) []porcupine.Operation {
-	histories := make([][]porcupine.Operation, clients)
-	var all sync.WaitGroup
-	var ready atomic.Int32
-	start := time.Now()
-	for c := range clients {
-		all.Go(func() {
-			for ready.Add(1); int(ready.Load()) < clients; { // start together, so that operations overlap
-				runtime.Gosched()
-			}
-			for i := range ops {
-				in := call{push: (c+i*(1+c%2)+round)%2 == 0}
-				in.value = 'A' + c*ops + i
-				var out answer
-				before := time.Since(start)
-				if in.push {
-					out.ok = q.Push(in.value)
-				} else {
-					out.value, out.ok = q.Pop()
+// clients are goroutines that stay from round to round, so that they run on several processors and their operations overlap.
+type clients struct {
+	queue   *MPMC[int] // this round's; set before round is raised
+	start   time.Time
+	round   atomic.Int64
+	pending atomic.Int64
+	history [][]porcupine.Operation
+	all     sync.WaitGroup
+}
+
+const (
+	clientCount = 4
+	clientOps   = 10
+)
+
+func startClients() *clients {
+	c := &clients{start: time.Now(), history: make([][]porcupine.Operation, clientCount)}
+	for id := range clientCount {
+		c.all.Go(func() {
+			for round := int64(1); ; round++ {
+				for spins := 0; c.round.Load() != round; spins++ {
+					if c.round.Load() < 0 {
+						return
+					}
+					if spins%256 == 255 {
+						runtime.Gosched()
+					}
 				}
-				after := time.Since(start)
-				histories[c] = append(histories[c], porcupine.Operation{
-					ClientId: c, Input: in, Call: int64(before), Output: out, Return: int64(after),
-				})
-				if (i+c)%3 == 0 {
-					runtime.Gosched()
-				}
+				c.history[id] = c.act(id, int(round))
+				c.pending.Add(-1)
 			}
 		})
 	}
-	all.Wait()
-	return slices.Concat(histories...)
+	return c
+}
+
+// act does one client's operations of a round.
+func (c *clients) act(id, round int) (history []porcupine.Operation) {
+	for i := range clientOps {
+		in := call{push: (id+i*(1+id%2)+round)%2 == 0, value: 'A' + id*clientOps + i}
+		var out answer
+		before := time.Since(c.start)
+		if in.push {
+			out.ok = c.queue.Push(in.value)
+		} else {
+			out.value, out.ok = c.queue.Pop()
+		}
+		after := time.Since(c.start)
+		history = append(history, porcupine.Operation{
+			ClientId: id, Input: in, Call: int64(before), Output: out, Return: int64(after),
+		})
+		if (i+id)%5 == 0 {
+			runtime.Gosched()
+		}
+	}
+	return history
+}
+
+// run lets all clients work on q and returns what each saw and when.
+func (c *clients) run(q *MPMC[int]) []porcupine.Operation {
+	c.queue = q
+	c.pending.Store(clientCount)
+	c.round.Add(1)
+	for c.pending.Load() > 0 {
+		runtime.Gosched()
+	}
+	return slices.Concat(c.history...)
+}
+
+func (c *clients) stop() {
+	c.round.Store(-1)
+	c.all.Wait()
 }
 
 // TestMPMCIsLinearizable compares histories of several goroutines with the sequential specification.
 func TestMPMCIsLinearizable(t *testing.T) {
 	perturbFor(t, 3)
-	rounds := 300
-	if testing.Short() {
-		rounds = 50
+	if runtime.GOMAXPROCS(0) == 1 && !raceOrDebug {
+		t.Skip("one processor and no injected yields: no two operations overlap")
 	}
+	rounds := 600
+	if testing.Short() {
+		rounds = 100
+	}
+	c := startClients()
+	defer c.stop()
 	overlaps, refusals := 0, 0
 	for round := range rounds {
-		history := strict(record(NewMPMC[int](2+2*(round%2)), 4, 10, round))
+		history := strict(c.run(NewMPMC[int](2 + 2*(round%2))))
 		for i, a := range history {
 			if !a.Output.(answer).ok {
 				refusals++

@@ -136,15 +136,17 @@ func TestStressMPSC(t *testing.T) {
 		seen := newSequence(t, 3, false)
 		stressMulti(items, 3, q.Push, q.PushBatch, q.Claim, q.Close, []func(){func() {
 			dst := make([]payload, 5)
-			for round := 0; !q.Drained(); round++ {
-				if v, ok := q.Pop(); ok {
+			for !q.Drained() {
+				v, ok := q.Pop()
+				if ok {
 					seen.see(v)
 				}
-				for _, v := range dst[:q.PopBatch(dst)] {
+				n := q.PopBatch(dst)
+				for _, v := range dst[:n] {
 					seen.see(v)
 				}
-				if q.Empty() {
-					runtime.Gosched()
+				if !ok && n == 0 {
+					runtime.Gosched() // empty, or a claim is not finished
 				}
 			}
 		}})
