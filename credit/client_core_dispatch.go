@@ -153,3 +153,31 @@ func (c *ClientCore) Retrigger(ch *RemoteChannel) {
 	}
 	c.writeRequest(ch)
 }
+
+// ProducerState is what is known of a channel's producer (ExecutionState, and how it was found out).
+type ProducerState uint8
+
+// The states that make a difference.
+const (
+	// ProducerRunning: it is scheduled, deploying, initializing, running or finished; or nobody could tell in time.
+	ProducerRunning ProducerState = iota
+	// ProducerGone: it is canceling, canceled or failed, or was disposed: the consumer has nothing to wait for.
+	ProducerGone
+	// ProducerUnknown: nobody knows of it.
+	ProducerUnknown
+)
+
+// ProducerState answers ClientConfig.NotFound: with a running producer the request is sent again, otherwise the channel
+// fails: with ErrProducerFailed if the producer is gone, else ErrPartitionNotFound. (RemoteChannelStateChecker)
+func (c *ClientCore) ProducerState(ch *RemoteChannel, s ProducerState) {
+	switch s {
+	case ProducerRunning:
+		c.Retrigger(ch)
+		return
+	case ProducerGone:
+		ch.fail(ch.error(fmt.Errorf("%w: gone before its partition was there", ErrProducerFailed)))
+	default:
+		ch.fail(ch.error(ErrPartitionNotFound))
+	}
+	ch.port.Publish()
+}

@@ -65,7 +65,8 @@ type Arrival struct {
 	// Err ends the channel; Buf is not set then.
 	Err error
 
-	cost int32 // what it counts in GateLink.eventBytes
+	cost  int32 // what it counts in GateLink.eventBytes
+	local bool  // data of a local channel, whose window it takes up
 }
 
 // Item is what a poll hands out.
@@ -141,8 +142,7 @@ func (s EndOfDataStatus) String() string {
 type gateSignal struct {
 	_        [64]byte
 	priority atomic.Bool // a link may hold a priority event
-	local    atomic.Bool // a local channel was notified
-	_        [62]byte
+	_        [63]byte
 	notifier ringbuf.Notifier // wakes the task
 }
 
@@ -168,7 +168,6 @@ type Gate struct {
 	polledBytes int64
 	onReady     func(priority bool) // union: the ready line got its first (priority) member
 	batch       [32]Arrival
-	locals      *ringbuf.MPSC[int32] // local channels that were notified
 }
 
 // NewGate makes a gate whose channels are all live and empty.
@@ -297,9 +296,9 @@ func (g *Gate) Deliver(a Arrival) {
 	t := a.Buf.Type()
 	first := false
 	if t.HasPriority() {
-		first = c.pushPriority(queued{buf: a.Buf, seq: a.Seq, sub: a.Subpartition, cost: a.cost})
+		first = c.pushPriority(queued{buf: a.Buf, seq: a.Seq, sub: a.Subpartition, cost: a.cost, local: a.local})
 	} else {
-		c.push(queued{buf: a.Buf, seq: a.Seq, sub: a.Subpartition, cost: a.cost})
+		c.push(queued{buf: a.Buf, seq: a.Seq, sub: a.Subpartition, cost: a.cost, local: a.local})
 		if t.RequiresAnnouncement() {
 			first = c.pushPriority(queued{buf: a.Buf.Retain(), seq: a.Seq, sub: a.Subpartition, announcement: true})
 		}

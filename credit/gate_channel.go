@@ -16,6 +16,8 @@ type queued struct {
 	sub int32
 	// cost is what it counts in the link's eventBytes.
 	cost int32
+	// local: it takes up the window of a local channel.
+	local bool
 	// announcement: the item tells that the barrier in buf stands further back in the queue, under the same seq.
 	announcement bool
 }
@@ -31,8 +33,7 @@ func (e *queued) dataType() segment.DataType {
 type gateChannel struct {
 	q         ringbuf.Deque[queued]
 	up        Upstream
-	link      *GateLink     // up, if it is one
-	local     *LocalChannel // nil: items are delivered
+	link      *GateLink // up, if it is one
 	persister persister
 	err       error
 	info      ChannelError // what an error of this channel names
@@ -77,6 +78,9 @@ func (c *gateChannel) pop() (queued, bool) {
 	if ok && !e.announcement {
 		c.bytes -= e.buf.Len()
 		c.uncount(e.cost)
+		if e.local {
+			c.link.took(c.index)
+		}
 	}
 	return e, ok
 }
@@ -198,9 +202,6 @@ func (g *Gate) Prioritize(ch int, seq int32) error {
 	}
 	if !c.persister.received() {
 		return fail("no barrier was received")
-	}
-	if c.local != nil {
-		return fail("a local channel makes no announcements")
 	}
 	i := 0
 	for ; i < c.q.Len() && c.q.At(i).seq != seq; i++ {

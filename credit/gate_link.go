@@ -16,6 +16,7 @@ const (
 	cmdAck
 	cmdRelease
 	cmdBufferSize
+	cmdRoom // a local channel has room again
 )
 
 // command is one thing that a task asks of the loop half of a gate.
@@ -36,6 +37,8 @@ type GateLink struct {
 	late     ringbuf.Deque[command] // task: commands that found no room, oldest first
 	releaser *segment.Releaser      // task: the way back for buffers; nil without a port
 
+	// shares has an entry for each channel of the gate, for those that are local.
+	shares []localShare
 	// wanted is what the loop half's channels would need beyond their exclusive buffers, for debloating: it is
 	// written by the loop once a turn and read by the task.
 	wanted atomic.Int64
@@ -61,6 +64,7 @@ func (g *Gate) NewLink(segments int, wake func()) *GateLink {
 		commands: ringbuf.NewSPSC[command](4*len(g.chans) + 64),
 		sig:      g.sig,
 		wake:     wake,
+		shares:   make([]localShare, len(g.chans)),
 	}
 	g.links = append(g.links, l)
 	return l

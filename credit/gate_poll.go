@@ -77,9 +77,6 @@ func (g *Gate) next(c *gateChannel) (e queued, ok bool, err error) {
 	if c.err != nil {
 		return e, false, c.err
 	}
-	if c.local != nil {
-		return g.nextLocal(c)
-	}
 	priority := c.q.PriorityLen() > 0
 	// A barrier that was made a priority event overtook data which was sent before it: that data may pass.
 	if c.blocked && !priority && c.q.Len() > 0 && c.q.Front().seq-c.blockSeq > 0 {

@@ -12,6 +12,8 @@ type GatePort struct {
 	link     *GateLink
 	pool     *ReceivePool
 	budget   FloatBudget
+	locals   []*LocalChannel  // by index in the gate
+	pumps    []*LocalChannel  // local channels to look at
 	channels []*RemoteChannel // by index in the gate; nil: none, not here, or gone
 	live     int              // channels whose segments may not all be home
 	late     ringbuf.Deque[Arrival]
@@ -68,7 +70,7 @@ func (p *GatePort) NewChannel(cfg RemoteConfig) (*RemoteChannel, error) {
 	for len(p.channels) <= cfg.Index {
 		p.channels = append(p.channels, nil)
 	}
-	if p.closed || p.channels[cfg.Index] != nil {
+	if p.closed || p.channels[cfg.Index] != nil || cfg.Index < len(p.locals) && p.locals[cfg.Index] != nil {
 		return nil, fmt.Errorf("credit: channel %d exists", cfg.Index)
 	}
 	if err := p.pool.reserve(cfg.Exclusive); err != nil {
@@ -113,14 +115,33 @@ func (p *GatePort) Poll() bool {
 	if p.pool.Poll() {
 		worked = true
 	}
+	if len(p.pumps) > 0 {
+		worked = true
+		p.pump()
+	}
 	if p.late.Len() > 0 || p.dirty {
 		p.Publish()
 	}
 	return worked
 }
 
+// pump looks at the local channels that have something, or may have.
+func (p *GatePort) pump() {
+	for i := 0; i < len(p.pumps); i++ { // it may grow meanwhile
+		l := p.pumps[i]
+		p.pumps[i] = nil
+		l.listed = false
+		l.pump()
+	}
+	p.pumps = p.pumps[:0]
+}
+
 // do carries one command out. Commands for a channel that is released or was never requested are dropped.
 func (p *GatePort) do(c command) {
+	if i := int(c.channel); i < len(p.locals) && p.locals[i] != nil {
+		p.locals[i].do(c)
+		return
+	}
 	ch := p.Channel(int(c.channel))
 	if ch == nil || ch.released {
 		return
@@ -175,6 +196,11 @@ func (p *GatePort) Close() {
 	for _, c := range p.channels {
 		if c != nil && !c.released {
 			p.release(c)
+		}
+	}
+	for _, l := range p.locals {
+		if l != nil {
+			l.release()
 		}
 	}
 	if p.live == 0 {
