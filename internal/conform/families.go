@@ -27,7 +27,7 @@ var vectorFamilies = []vectorFamily{
 	{"types", kinds("Value"), checkType},
 	{"keygroups", kinds("Key", "Ranges", "DefaultMaxParallelism"), checkKeyGroup},
 	{"spanning", kinds("Spanning"), checkSpanningVector},
-	{"compress", hasField("original"), nil},
+	{"compress", hasField("original"), checkCompress},
 }
 
 // traceFamilies lists all families of traces. A family whose keys are among those of another one stands below it.
