@@ -16,12 +16,13 @@ import (
 
 // AppendString appends s. Text of ASCII characters costs one byte each.
 func AppendString(dst []byte, s string) []byte {
-	units := javatext.Units(s)
-	dst = appendVarint(dst, uint32(units)+1)
-	if units == len(s) {
-		return append(dst, s...) // ASCII: each unit is its own byte
+	i := asciiPrefix(s, len(s))
+	if i == len(s) {
+		return append(appendVarint(dst, uint32(i)+1), s...) // each unit is its own byte
 	}
-	return appendUnitsOf(dst, s)
+	dst = appendVarint(dst, uint32(i+javatext.Units(s[i:]))+1)
+	dst = append(dst, s[:i]...)
+	return appendUnitsOf(dst, s[i:])
 }
 
 // AppendNullString appends the null string.
@@ -92,19 +93,27 @@ func stringLen(p []byte) (units, n int, err error) {
 }
 
 // asciiPrefix returns how many of the first n bytes of p are ASCII, stopping at the first that isn't.
-func asciiPrefix(p []byte, n int) int {
-	for i, c := range p[:n] {
-		if c >= 0x80 {
-			return i
+func asciiPrefix[T string | []byte](p T, n int) int {
+	i := 0
+	for ; i+8 <= n; i += 8 { // the compiler makes one load of the eight
+		w := p[i:]
+		_ = w[7]
+		x := uint64(w[0]) | uint64(w[1])<<8 | uint64(w[2])<<16 | uint64(w[3])<<24 |
+			uint64(w[4])<<32 | uint64(w[5])<<40 | uint64(w[6])<<48 | uint64(w[7])<<56
+		if x&0x8080808080808080 != 0 {
+			break
 		}
 	}
-	return n
+	for ; i < n && p[i] < 0x80; i++ {
+	}
+	return i
 }
 
 // decodeUnits appends units code units, encoded at the start of p, to dst as WTF-8, and returns the bytes read.
 func decodeUnits(dst, p []byte, units int) ([]byte, int, error) {
-	start, at := len(dst), 0
-	for range units {
+	start, at := len(dst), asciiPrefix(p, min(units, len(p)))
+	dst = append(dst, p[:at]...)
+	for range units - at {
 		if at < len(p) && p[at] < 0x80 {
 			dst = append(dst, p[at])
 			at++
