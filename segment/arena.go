@@ -10,6 +10,7 @@ type arena struct {
 	headers []header
 	slabs   []slab
 	free    int // segments in slabs that are mapped
+	out     int // segments that somebody has
 	mapped  int // slabs
 	clock   int // returns so far, for the back-off of failed unmapping
 	closed  bool
@@ -81,7 +82,7 @@ func (a *arena) grow(s *slab) error {
 		h.mem = mem[i*size : (i+1)*size : (i+1)*size]
 		h.free = true
 		s.free = append(s.free, uint32(s.first+i))
-		h.parked(a.sys)
+		h.mapped()
 	}
 	a.free += s.n
 	a.mapped++
@@ -102,7 +103,7 @@ func (a *arena) take() *header {
 			h := &a.headers[pick(&s.free)]
 			h.free = false
 			a.free--
-			h.unparked(a.sys)
+			a.out++
 			return h
 		}
 	}
@@ -124,10 +125,10 @@ func (a *arena) growOne() bool {
 // put takes a segment back.
 func (a *arena) put(h *header) {
 	h.free = true
-	h.parked(a.sys)
 	s := &a.slabs[h.slab]
 	s.free = append(s.free, h.index)
 	a.free++
+	a.out--
 	a.clock++
 	if len(s.free) == s.n && (a.closed || len(a.slabs) > 1 && a.free-s.n >= a.cfg.SlabSegments) {
 		a.giveUp(s)
@@ -140,9 +141,7 @@ func (a *arena) put(h *header) {
 // giveUp unmaps an idle slab.
 func (a *arena) giveUp(s *slab) {
 	for _, i := range s.free {
-		h := &a.headers[i]
-		h.unparked(a.sys)
-		h.mem = nil
+		a.headers[i].mem = nil
 	}
 	a.free -= s.n
 	a.mapped--

@@ -1,5 +1,11 @@
 package segment
 
+import (
+	"sync/atomic"
+
+	"github.com/weirflow/weir/internal/buildtag"
+)
+
 // Buffer is a handle to a window of bytes in a counted segment: which segment, which life of it (generation), which
 // reference, from where to where, and what the bytes are. It is a value of 24 bytes; making, slicing and retaining one
 // allocates nothing. The zero Buffer is no buffer: it has no bytes, and releasing it does nothing.
@@ -17,19 +23,37 @@ package segment
 //
 // Flink: NetworkBuffer and ReadOnlySlicedNetworkBuffer.
 type Buffer struct {
-	h     *header
-	gen   uint32
-	off   uint32
-	n     uint32
-	typ   DataType
-	flags uint8
-	ref   refID
+	h    *header
+	win  uint64 // offset << 32 | length
+	meta uint64 // generation << 38 | reference << 16 | data type << 8 | flags
 }
 
+// The fields are packed because the compiler keeps structs of up to four fields in registers, and larger ones in memory: that
+// costs three times as much as all the rest of taking and releasing.
 const (
-	flagCompressed = 1 << iota
-	flagReadOnly
+	offShift = 32
+	lenMask  = 1<<offShift - 1
+	refShift = 16
+	typShift = 8
+
+	flagCompressed = 1 << 0
+	flagReadOnly   = 1 << 1
+	flagFixed      = 1 << 2 // of a Reader's buffer: there is no builder
+
+	takenMeta = uint64(DataBuffer) << typShift
 )
+
+func (b Buffer) ref() refID  { return refID(b.meta >> refShift) }
+func (b Buffer) off() uint32 { return uint32(b.win >> offShift) }
+
+// withRef is b with another reference.
+func (b Buffer) withRef(r refID) Buffer {
+	b.meta = b.meta&^(0xffff<<refShift) | uint64(r)<<refShift
+	return b
+}
+
+// fresh is the first handle of a life of h: empty, a DataBuffer.
+func (h *header) fresh() Buffer { return Buffer{h: h, meta: h.word>>genShift<<genShift | takenMeta} }
 
 // IsZero tells whether b is no buffer.
 func (b Buffer) IsZero() bool { return b.h == nil }
@@ -37,68 +61,82 @@ func (b Buffer) IsZero() bool { return b.h == nil }
 // Bytes returns the window. The slice is valid until b is released, and is not written to unless b is the only reference.
 // It is nil for a file-backed buffer (see ReadInto) and for a handle that was released. Its capacity ends with the window.
 func (b Buffer) Bytes() []byte {
-	if h := b.h; h != nil && h.gen == b.gen {
-		return h.window(b.off, b.n)
+	if buildtag.Debug {
+		return b.checkedBytes()
 	}
-	return b.stale()
-}
-
-func (h *header) window(off, n uint32) []byte {
-	if h.mem == nil {
-		return nil
-	}
-	return h.mem[off : off+n : off+n]
-}
-
-// stale is the cold end of Bytes.
-func (b Buffer) stale() []byte {
-	if b.h != nil {
-		b.h.misuse(useAfterRelease, b, ErrReleased)
+	h := b.h
+	if off, end := b.win>>offShift, b.win>>offShift+b.win&lenMask; h != nil &&
+		(atomic.LoadUint64(&h.word)^b.meta)>>genShift == 0 && end <= uint64(len(h.mem)) {
+		return h.mem[off:end:end]
 	}
 	return nil
 }
 
+// checkedBytes is Bytes of a debug build.
+func (b Buffer) checkedBytes() []byte {
+	if b.h == nil || b.h.mem == nil {
+		return nil
+	}
+	if !b.valid() {
+		b.h.misuse(useAfterRelease, ErrReleased)
+		return nil
+	}
+	return b.h.mem[b.off():][:b.Len():b.Len()]
+}
+
 // Len returns the length of the window in bytes.
-func (b Buffer) Len() int { return int(b.n) }
+func (b Buffer) Len() int { return int(b.win & lenMask) }
 
 // Type returns what the bytes are. A buffer just taken is a DataBuffer.
-func (b Buffer) Type() DataType { return b.typ }
+func (b Buffer) Type() DataType { return DataType(b.meta >> typShift) }
 
 // WithType returns the handle with another data type. Slices and copies made before keep theirs.
 func (b Buffer) WithType(t DataType) Buffer {
-	b.typ = t
+	b.meta = b.meta&^(0xff<<typShift) | uint64(t)<<typShift
 	return b
 }
 
 // Compressed tells whether the bytes are a compressed block.
-func (b Buffer) Compressed() bool { return b.flags&flagCompressed != 0 }
+func (b Buffer) Compressed() bool { return b.meta&flagCompressed != 0 }
 
 // WithCompressed returns the handle marked as compressed or not.
 func (b Buffer) WithCompressed(c bool) Buffer {
-	b.flags &^= flagCompressed
+	b.meta &^= flagCompressed
 	if c {
-		b.flags |= flagCompressed
+		b.meta |= flagCompressed
 	}
 	return b
 }
 
 // ReadOnly tells whether b came from Slice, or is file-backed, so that Memory refuses.
-func (b Buffer) ReadOnly() bool { return b.flags&flagReadOnly != 0 }
+func (b Buffer) ReadOnly() bool { return b.meta&flagReadOnly != 0 }
 
 // Memory returns the whole segment, to be filled by the holder of the only reference; then Resized says how much of it
 // counts. It is nil for a read-only or released handle.
 func (b Buffer) Memory() []byte {
+	if buildtag.Debug {
+		return b.checkedMemory()
+	}
 	h := b.h
+	if h != nil && (atomic.LoadUint64(&h.word)^b.meta)>>genShift|b.meta&flagReadOnly == 0 {
+		return h.mem
+	}
+	return nil
+}
+
+// checkedMemory is Memory of a debug build.
+func (b Buffer) checkedMemory() []byte {
 	switch {
-	case h == nil:
+	case b.h == nil:
 		return nil
-	case h.gen != b.gen:
-		return b.stale()
-	case b.flags&flagReadOnly != 0:
-		h.misuse(writeToReadOnly, b, ErrReadOnly)
+	case !b.valid():
+		b.h.misuse(useAfterRelease, ErrReleased)
+		return nil
+	case b.ReadOnly():
+		b.h.misuse(writeToReadOnly, ErrReadOnly)
 		return nil
 	}
-	return h.mem
+	return b.h.mem
 }
 
 // Resized returns the handle with the window [0, n) of the segment. An n outside of the segment is a misuse; it is cut
@@ -108,10 +146,10 @@ func (b Buffer) Resized(n int) Buffer {
 		return b
 	}
 	if size := b.capacity(); uint(n) > uint(size) {
-		b.h.misuse(badWindow, b, ErrRange)
+		b.h.misuse(badWindow, ErrRange)
 		n = min(max(n, 0), size)
 	}
-	b.off, b.n = 0, uint32(n)
+	b.win = uint64(uint32(n))
 	return b
 }
 
@@ -121,8 +159,7 @@ func (b Buffer) Narrow(off, n int) Buffer {
 	if !b.fits(off, n) {
 		return b
 	}
-	b.off += uint32(off)
-	b.n = uint32(n)
+	b.win = uint64(b.off()+uint32(off))<<offShift | uint64(uint32(n))
 	return b
 }
 
@@ -131,12 +168,12 @@ func (b Buffer) fits(off, n int) bool {
 	if b.h == nil {
 		return off == 0 && n == 0
 	}
-	ok := off >= 0 && n >= 0 && off <= int(b.n) && n <= int(b.n)-off
-	if b.flags&flagCompressed != 0 {
-		ok = off == 0 && n == int(b.n)
+	ok := off >= 0 && n >= 0 && off <= b.Len() && n <= b.Len()-off
+	if b.meta&flagCompressed != 0 {
+		ok = off == 0 && n == b.Len()
 	}
 	if !ok {
-		b.h.misuse(badWindow, b, ErrRange)
+		b.h.misuse(badWindow, ErrRange)
 	}
 	return ok
 }
@@ -144,7 +181,7 @@ func (b Buffer) fits(off, n int) bool {
 // capacity returns the size of what stands behind the handle.
 func (b Buffer) capacity() int {
 	if b.h.kind == kindFile {
-		return int(b.n)
+		return b.Len()
 	}
 	return len(b.h.mem)
 }
@@ -158,9 +195,11 @@ func (b Buffer) Slice(off, n int) Buffer {
 		return Buffer{}
 	}
 	s := b.Retain()
-	s.off += uint32(off)
-	s.n = uint32(n)
-	s.flags |= flagReadOnly
+	if s.h == nil {
+		return s
+	}
+	s.win = uint64(s.off()+uint32(off))<<offShift | uint64(uint32(n))
+	s.meta |= flagReadOnly
 	return s
 }
 
@@ -172,13 +211,12 @@ func (b Buffer) Retain() Buffer {
 	if h == nil {
 		return Buffer{}
 	}
-	ref, err := h.addRef(b.gen, b.ref)
+	ref, err := b.addRef()
 	if err != nil {
-		h.misuse(misuseOf(err), b, err)
+		h.misuse(misuseOf(err), err)
 		return Buffer{}
 	}
-	b.ref = ref
-	return b
+	return b.withRef(ref)
 }
 
 // TryRetain is Retain for callers that want the error: ErrReleased or ErrTooManyRefs. It counts no misuse.
@@ -186,12 +224,11 @@ func (b Buffer) TryRetain() (Buffer, error) {
 	if b.h == nil {
 		return Buffer{}, ErrReleased
 	}
-	ref, err := b.h.addRef(b.gen, b.ref)
+	ref, err := b.addRef()
 	if err != nil {
 		return Buffer{}, err
 	}
-	b.ref = ref
-	return b, nil
+	return b.withRef(ref), nil
 }
 
 // Release gives the handle's reference up; the last one sends the segment home. Any goroutine may call it. The handle, and
@@ -202,11 +239,11 @@ func (b Buffer) Release() {
 	if h == nil {
 		return
 	}
-	last, err := h.dropRef(b.gen, b.ref)
+	last, err := b.dropRef()
 	if last {
 		h.sendHome()
 	} else if err != nil {
-		h.misuse(overRelease, b, err)
+		h.misuse(overRelease, err)
 	}
 }
 
@@ -215,7 +252,7 @@ func (b Buffer) TryRelease() error {
 	if b.h == nil {
 		return nil
 	}
-	last, err := b.h.dropRef(b.gen, b.ref)
+	last, err := b.dropRef()
 	if last {
 		b.h.sendHome()
 	}
@@ -224,12 +261,12 @@ func (b Buffer) TryRelease() error {
 
 // Released tells whether the segment has gone home since the handle was made. Only the holder of a reference gets an answer
 // that stays true.
-func (b Buffer) Released() bool { return b.h != nil && b.h.gen != b.gen }
+func (b Buffer) Released() bool { return b.h != nil && !b.live() }
 
 // Refs returns how many references the segment has: a snapshot, exact if it is 1 and b is the one. It is 0 for a
 // released handle.
 func (b Buffer) Refs() int {
-	if b.h == nil || b.h.gen != b.gen {
+	if b.h == nil || !b.live() {
 		return 0
 	}
 	return b.h.refs()
@@ -238,15 +275,15 @@ func (b Buffer) Refs() int {
 // SetTag stores a number with the segment. It stays there until the segment is home, where LocalConfig.OnReturn gets it.
 // Only the holder of the only reference may call it. Take gives segments with tag 0.
 func (b Buffer) SetTag(tag uint32) {
-	if b.h != nil && b.h.gen == b.gen {
-		b.h.tag = tag
+	if b.h != nil && b.live() {
+		b.h.note = b.h.note&^(1<<noteShift-1) | uint64(tag)
 	}
 }
 
 // Tag returns the number last stored by SetTag.
 func (b Buffer) Tag() uint32 {
-	if b.h == nil || b.h.gen != b.gen {
+	if b.h == nil || !b.live() {
 		return 0
 	}
-	return b.h.tag
+	return b.h.tag()
 }

@@ -73,7 +73,7 @@ func (w *Builder) Append(p []byte) int {
 // late is a use after Finish.
 func (w *Builder) late() int {
 	if w.b.h != nil {
-		w.b.h.misuse(builderMisuse, w.b, ErrFinished)
+		w.b.h.misuse(builderMisuse, ErrFinished)
 	}
 	return 0
 }
@@ -93,7 +93,7 @@ func (w *Builder) Advance(n int) {
 		return
 	}
 	if room := int(w.limit - w.n); uint(n) > uint(room) {
-		w.b.h.misuse(badWindow, w.b, ErrRange)
+		w.b.h.misuse(badWindow, ErrRange)
 		n = min(max(n, 0), room)
 	}
 	w.n += int32(n)
@@ -134,10 +134,10 @@ func (w *Builder) SetCap(n int) {
 func (w *Builder) Written() int { return int(w.n) }
 
 // SetType sets the data type; to be called before NewReader.
-func (w *Builder) SetType(t DataType) { w.b.typ = t }
+func (w *Builder) SetType(t DataType) { w.b = w.b.WithType(t) }
 
 // Type returns the data type.
-func (w *Builder) Type() DataType { return w.b.typ }
+func (w *Builder) Type() DataType { return w.b.Type() }
 
 // NewReader returns the builder's only reader, which starts at the first byte and has a reference of its own. Further ones
 // come from Reader.Copy. A second call is a misuse and returns a reader without a buffer.
@@ -154,7 +154,7 @@ func (w *Builder) NewReaderHere() Reader {
 func (w *Builder) newReader(at int32) Reader {
 	if w.reader {
 		if w.b.h != nil {
-			w.b.h.misuse(builderMisuse, w.b, ErrFinished)
+			w.b.h.misuse(builderMisuse, ErrFinished)
 		}
 		return Reader{}
 	}
@@ -192,19 +192,16 @@ func ReadAll(b Buffer) Reader {
 
 // fixed makes r a reader of a buffer that has no builder: the window is its content.
 func (r Reader) fixed() Reader {
-	r.seen = markFinished(int32(r.b.n))
-	r.b.flags |= flagFixed
+	r.seen = markFinished(int32(r.b.Len()))
+	r.b.meta |= flagFixed
 	return r
 }
-
-// flagFixed marks the buffer of a reader without builder.
-const flagFixed = 1 << 7
 
 func (r *Reader) load() int32 {
 	if r.b.h == nil {
 		return finishedEmpty
 	}
-	if r.b.flags&flagFixed != 0 {
+	if r.b.meta&flagFixed != 0 {
 		return r.seen
 	}
 	return r.b.h.marker.Load()
@@ -241,9 +238,8 @@ func (r *Reader) NextClose() (b Buffer, finished bool) {
 // window is the buffer [from, to) of the content, without a reference of its own.
 func (r *Reader) window(from, to int32) Buffer {
 	b := r.b
-	b.off += uint32(from)
-	b.n = uint32(to - from)
-	b.flags = b.flags&^flagFixed | flagReadOnly
+	b.win = uint64(b.off()+uint32(from))<<offShift | uint64(uint32(to-from))
+	b.meta = b.meta&^flagFixed | flagReadOnly
 	return b
 }
 
@@ -261,10 +257,10 @@ func (r *Reader) Written() int { return int(markLen(r.seen)) }
 func (r *Reader) Pos() int { return int(r.pos) }
 
 // Type returns the data type of the buffers that Next returns.
-func (r *Reader) Type() DataType { return r.b.typ }
+func (r *Reader) Type() DataType { return r.b.Type() }
 
 // IsStartOfData tells whether the reader stands at the first byte of a DataBuffer.
-func (r *Reader) IsStartOfData() bool { return r.b.typ == DataBuffer && r.pos == 0 }
+func (r *Reader) IsStartOfData() bool { return r.b.Type() == DataBuffer && r.pos == 0 }
 
 // IsZero tells whether the reader has no buffer: the zero value, or closed.
 func (r *Reader) IsZero() bool { return r.b.h == nil }
@@ -283,7 +279,7 @@ func (r *Reader) CopyAt(pos int) Reader {
 	r.seen = r.load()
 	if pos < 0 || pos > int(markLen(r.seen)) {
 		if r.b.h != nil {
-			r.b.h.misuse(badWindow, r.b, ErrRange)
+			r.b.h.misuse(badWindow, ErrRange)
 		}
 		return Reader{}
 	}
@@ -297,7 +293,7 @@ func (r *Reader) Skip(n int) {
 	r.seen = r.load()
 	if room := int(markLen(r.seen) - r.pos); uint(n) > uint(room) {
 		if r.b.h != nil {
-			r.b.h.misuse(badWindow, r.b, ErrRange)
+			r.b.h.misuse(badWindow, ErrRange)
 		}
 		n = min(max(n, 0), room)
 	}
@@ -307,7 +303,6 @@ func (r *Reader) Skip(n int) {
 // Close gives the reader's reference up. It may be called again.
 func (r *Reader) Close() {
 	b := r.b
-	b.flags &^= flagFixed
 	r.b = Buffer{}
 	b.Release()
 }

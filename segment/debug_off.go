@@ -3,7 +3,7 @@
 package segment
 
 // refID tells the references of a buffer apart (refs.go).
-type refID = uint8
+type refID = uint16
 
 // debugHeader is empty in ordinary builds.
 type debugHeader struct{}
@@ -12,7 +12,7 @@ type debugHeader struct{}
 func (b Buffer) opened() {}
 
 // misuse counts a broken rule.
-func (h *header) misuse(k misuseKind, b Buffer, err error) {
+func (h *header) misuse(k misuseKind, err error) {
 	if h.pool == nil {
 		wrappedMisuse[k].Add(1)
 		return
@@ -23,13 +23,11 @@ func (h *header) misuse(k misuseKind, b Buffer, err error) {
 	}
 }
 
-func (h *header) misuseError(k misuseKind, err error) *MisuseError {
-	e := &MisuseError{What: misuseNames[k], Segment: -1, Err: err}
-	if h.pool != nil {
-		e.Segment = int(h.index)
-		if l := h.home; l != nil {
-			e.Pool = l.cfg.Name
-		}
-	}
-	return e
-}
+// unhandled takes opened back.
+func (h *header) unhandled() {}
+
+// mapped notes that the segment's memory is there.
+func (h *header) mapped() {}
+
+// history tells what happened to the segment.
+func (h *header) history() string { return "" }

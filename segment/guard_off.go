@@ -4,3 +4,6 @@ package segment
 
 // guard does nothing in ordinary builds.
 type guard struct{}
+
+func (*guard) enter() {}
+func (*guard) leave() {}

@@ -7,35 +7,32 @@ import "sync/atomic"
 //
 // Who may touch what:
 //
-//	state   the count and identities of the references (refs.go)
-//	gen     written by whoever releases the last reference; read by holders of a reference
+//	word    the life, count and identities of the references (refs.go)
 //	mem     constant while the segment is handed out
-//	tag     the holder of the only reference
-//	sub     the owner of the home pool, before it hands the segment out and after it came back
+//	note    the tag half by the holder of the only reference, the other by the owner of the home pool, before it hands the
+//	        segment out and after it came back
 //	next    whoever returned the segment, until the owner of the home pool takes it in
 //	home    set when a local pool fetches the segment; constant while it is handed out
 //	marker  stored by the builder, loaded by its readers
 //
 // The first 64 bytes are what taking and releasing need. The marker, where a writer and a loop meet, is in the next line.
 type header struct {
-	state uint64 // first, so that it is aligned for 64-bit atomics on every platform
-	gen   uint32
-	sub   int32
-	mem   []byte
-	tag   uint32
-	index uint32 // in Pool.headers
+	word  uint64 // first, so that it is aligned for 64-bit atomics on every platform
 	home  *LocalPool
+	note  uint64 // the subpartition that the segment is charged to, plus 1, << 32 | the tag
+	mem   []byte
 	next  *header
+	index uint32 // in Pool.headers
+	slab  int32  // in arena.slabs
 
 	marker atomic.Int32
-	slab   int32
 	kind   kind
 	free   bool // in the free list; guarded by pool.mu
 	pool   *Pool
 	file   *File
 	fileAt int64
 	dbg    debugHeader
-	_      [16]byte
+	_      [32]byte
 }
 
 // kind says what stands behind a header.
@@ -47,5 +44,12 @@ const (
 	kindFile                // a region of a file
 )
 
-// noSub is header.sub of a segment that is charged to no subpartition.
+// noSub stands for no subpartition.
 const noSub = -1
+
+const noteShift = 32
+
+func (h *header) tag() uint32 { return uint32(h.note) }
+
+// sub returns the subpartition that the segment is charged to, or noSub.
+func (h *header) sub() int { return int(h.note>>noteShift) - 1 }

@@ -10,7 +10,6 @@ type Leak struct {
 	Pool    string // the local pool; empty for unpooled buffers
 	Segment int    // index in the pool, -1 if it is the local pool itself that is open
 	Refs    int    // live references
-	Tag     uint32
 	History string // debug builds: where the references were made
 }
 
@@ -29,7 +28,7 @@ func (e *LeakError) Error() string {
 			fmt.Fprintf(&s, "\n\tlocal pool %q is open", l.Pool)
 			continue
 		}
-		fmt.Fprintf(&s, "\n\tsegment %d of %q: %d references, tag %d", l.Segment, l.Pool, l.Refs, l.Tag)
+		fmt.Fprintf(&s, "\n\tsegment %d of %q: %d references", l.Segment, l.Pool, l.Refs)
 		if l.History != "" {
 			s.WriteString("\n" + l.History)
 		}
@@ -60,7 +59,7 @@ func (p *Pool) leaks() error {
 			}
 			name = h.home.cfg.Name
 		}
-		out = append(out, Leak{Pool: name, Segment: i, Refs: h.refs(), Tag: h.tag})
+		out = append(out, Leak{Pool: name, Segment: i, Refs: h.refs(), History: h.history()})
 	}
 	if len(out) == 0 {
 		return nil

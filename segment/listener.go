@@ -1,5 +1,7 @@
 package segment
 
+import "slices"
+
 // Answer is what a Listener does with a segment.
 type Answer uint8
 
@@ -28,36 +30,50 @@ func (l *LocalPool) AddListener(f Listener) bool {
 		return false
 	}
 	l.Drain()
-	if len(l.idle) > 0 {
+	if len(l.idle) > 0 || l.isClosed {
 		return false
 	}
 	l.listeners = append(l.listeners, f)
+	l.replain()
 	return true
 }
 
 // RemoveListener takes f out of the queue, and tells whether it was there.
 func (l *LocalPool) RemoveListener(f Listener) bool {
-	for i, x := range l.listeners {
-		if x == f {
-			l.listeners = append(l.listeners[:i], l.listeners[i+1:]...)
-			return true
-		}
+	i := slices.Index(l.listeners, f)
+	if i < 0 {
+		return false
 	}
-	return false
+	l.listeners = slices.Delete(l.listeners, i, i+1)
+	l.replain()
+	return true
 }
 
 // offer gives a segment to the first listener that wants it, or makes it idle.
 func (l *LocalPool) offer(h *header) {
 	for len(l.listeners) > 0 {
 		f := l.listeners[0]
-		b := h.handle()
-		a := f.OnBuffer(b)
-		if a != TakeMore && len(l.listeners) > 0 && l.listeners[0] == f {
-			l.listeners = append(l.listeners[:0], l.listeners[1:]...)
+		life := h.word
+		l.guard.leave()
+		a := f.OnBuffer(h.handle())
+		l.guard.enter()
+		switch {
+		case a == TakeMore:
+			return
+		case len(l.listeners) > 0 && l.listeners[0] == f:
+			l.listeners = slices.Delete(l.listeners, 0, 1)
+			l.replain()
+			fallthrough
+		default:
+			if a == Taken || (h.word^life)&genMask != 0 { // a refused segment that was released all the same is on its way home
+				return
+			}
 		}
-		if a != Refused {
+		if l.isClosed {
+			l.giveReturned(h)
 			return
 		}
+		h.unhandled()
 	}
 	l.idle = append(l.idle, h)
 }

@@ -1,9 +1,9 @@
 package segment
 
 import (
-	"context"
 	"sync/atomic"
 
+	"github.com/weirflow/weir/internal/buildtag"
 	"github.com/weirflow/weir/ringbuf"
 )
 
@@ -13,19 +13,25 @@ import (
 //
 // Terms: required is the guarantee, size what the pool may hold at present (the guarantee and a share of what nobody
 // else is guaranteed), requested what it holds, idle or handed out. Segments beyond size are overdraft.
+//
+// No lock guards a LocalPool. What redistribution wants of it is a word that the owner looks at in each of its calls. So an owner that neither
+// calls nor waits keeps idle segments that it should give back: that is the price of a path without a lock.
 type LocalPool struct {
 	// The owner's.
+	hot        *header
 	idle       []*header // a stack: the segment that came home last is warm
 	requested  int
 	size       int
 	over       int // subpartitions at or over their quota
 	counts     []int32
 	listeners  []Listener
-	subscribed bool // noted with the Pool as waiting for a free segment
+	onReturn   func(tag uint32) // cfg.OnReturn
+	subscribed bool             // noted with the Pool as waiting for a free segment
 	isClosed   bool
 	draining   bool
+	plain      bool // a segment that comes home to the owner, uncharged and untagged, just becomes idle
 	pool       *Pool
-	cfg        LocalConfig
+	cfg        LocalConfig // Required and Max are guarded by pool.mu, and changed by the owner only
 	scratch    [64]uint32
 	guard      guard
 
@@ -38,24 +44,44 @@ type LocalPool struct {
 	closed      atomic.Bool
 	cancelled   atomic.Bool
 	releasers   atomic.Pointer[[]*Releaser]
-	nextWaiting *LocalPool // guarded by pool.mu
+	nextWaiting *LocalPool // guarded by pool.mu, or the waker's that has detached the list
 	notifier    ringbuf.Notifier
-	seen        published
+
+	_ [128]byte
+
+	// Written by the owner for others to read.
+	seen published
 }
 
 // What has changed from outside, in LocalPool.attn.
 const (
-	attnGlobal = 1 << iota // the pool has free segments again
-	attnResize             // target has changed
-	attnCancel             // Cancel was called
+	attnGlobal   = 1 << iota // the pool has free segments again
+	attnResize               // target has changed
+	attnCancel               // Cancel was called
+	attnReleaser             // a Releaser was closed
 )
 
 func newLocal(p *Pool, cfg LocalConfig) *LocalPool {
-	l := &LocalPool{pool: p, cfg: cfg, size: cfg.Required}
+	l := &LocalPool{pool: p, cfg: cfg, size: cfg.Required, onReturn: cfg.OnReturn}
 	l.idle = make([]*header, 0, min(p.cfg.Segments, cfg.Required))
 	l.counts = make([]int32, cfg.Subpartitions)
 	l.target.Store(int32(cfg.Required))
+	l.replain()
 	return l
+}
+
+// settle brings a new pool to its first size and fetches its first segment.
+func (l *LocalPool) settle() {
+	l.guard.enter()
+	l.attend()
+	l.update()
+	l.publish()
+	l.guard.leave()
+}
+
+// replain sets plain; to be called after each change of what it depends on.
+func (l *LocalPool) replain() {
+	l.plain = !buildtag.Debug && !l.isClosed && len(l.listeners) == 0 && l.requested <= l.size && l.onReturn == nil
 }
 
 // attention tells the owner that something changed. Any goroutine may call it, with no lock held.
@@ -71,104 +97,6 @@ func (l *LocalPool) wake() {
 	}
 }
 
-// settle brings a new pool to its first size and fetches its first segment.
-func (l *LocalPool) settle() {
-	l.attend()
-	l.update()
-}
-
-// Take returns an idle segment as an empty DataBuffer, or one of the overdraft, or false. It never blocks. The caller owns its
-// only reference.
-func (l *LocalPool) Take() (Buffer, bool) {
-	if n := len(l.idle) - 1; n > 0 && l.attn.Load() == 0 {
-		h := l.idle[n]
-		l.idle = l.idle[:n]
-		return Buffer{h: h, gen: h.gen, typ: DataBuffer}, true
-	}
-	return l.take(noSub)
-}
-
-// TakeFor is Take, charged to a subpartition (0 to Subpartitions-1; a negative one is not charged). The quota refuses nothing: a
-// subpartition over it is served, but makes the pool unavailable.
-func (l *LocalPool) TakeFor(sub int) (Buffer, bool) {
-	if sub < 0 {
-		return l.Take()
-	}
-	if n := len(l.idle) - 1; n > 0 && l.attn.Load() == 0 && sub < len(l.counts) {
-		h := l.idle[n]
-		l.idle = l.idle[:n]
-		l.charge(h, sub)
-		return Buffer{h: h, gen: h.gen, typ: DataBuffer}, true
-	}
-	return l.take(sub)
-}
-
-func (l *LocalPool) charge(h *header, sub int) {
-	h.sub = int32(sub)
-	c := l.counts[sub] + 1
-	l.counts[sub] = c
-	if int(c) == l.cfg.Quota {
-		l.over++
-	}
-}
-
-// take is the whole rule of LocalBufferPool#requestMemorySegment.
-func (l *LocalPool) take(sub int) (Buffer, bool) {
-	if l.isClosed || sub >= len(l.counts) {
-		return Buffer{}, false
-	}
-	if l.attn.Load() != 0 {
-		l.attend()
-	}
-	if len(l.idle) == 0 {
-		l.Drain()
-	}
-	h := l.pop()
-	if h == nil && l.requested >= l.size && l.requested-l.size < l.cfg.Overdraft {
-		if h = l.pool.fetch(l, false); h != nil {
-			l.requested++
-		}
-	}
-	if h == nil {
-		return Buffer{}, false
-	}
-	if sub >= 0 {
-		l.charge(h, sub)
-	}
-	l.update()
-	return h.handle(), true
-}
-
-// handle returns the first handle of a life.
-func (h *header) handle() Buffer {
-	b := Buffer{h: h, gen: h.gen, typ: DataBuffer}
-	b.opened()
-	return b
-}
-
-func (l *LocalPool) pop() *header {
-	n := len(l.idle) - 1
-	if n < 0 {
-		return nil
-	}
-	h := l.idle[n]
-	l.idle = l.idle[:n]
-	return h
-}
-
-// update keeps one segment idle as long as the pool may hold more (LocalBufferPool#checkAndUpdateAvailability).
-func (l *LocalPool) update() {
-	for len(l.idle) == 0 && l.requested < l.size && !l.subscribed && !l.isClosed {
-		h := l.pool.fetch(l, true)
-		if h == nil {
-			l.subscribed = true
-			return
-		}
-		l.requested++
-		l.offer(h)
-	}
-}
-
 // attend does what others have asked for.
 func (l *LocalPool) attend() {
 	a := l.attn.Swap(0)
@@ -178,11 +106,16 @@ func (l *LocalPool) attend() {
 	if a&attnGlobal != 0 {
 		l.subscribed = false
 	}
+	if a&attnReleaser != 0 {
+		l.prune()
+	}
 	if n := int(l.target.Load()); n != l.size {
 		l.size = n
 		l.shrink()
 	}
 	l.update()
+	l.replain()
+	l.publish()
 }
 
 // shrink gives idle segments beyond the size back; those handed out follow when they come home.
@@ -197,97 +130,17 @@ func (l *LocalPool) shrink() {
 	}
 }
 
-// TakeWait is TakeFor that waits until a segment can be had. It returns ctx's error, or ErrClosed after Cancel or Close. A
-// negative sub is not charged.
-func (l *LocalPool) TakeWait(ctx context.Context, sub int) (Buffer, error) {
-	for {
-		if b, ok, err := l.tryWait(sub); ok || err != nil {
-			return b, err
+// update keeps one segment idle as long as the pool may hold more (LocalBufferPool#checkAndUpdateAvailability). If the Pool
+// has none, it is asked to say when it has.
+func (l *LocalPool) update() {
+	for len(l.idle) == 0 && l.requested < l.size && !l.subscribed && !l.isClosed {
+		h := l.pool.fetch(l, true)
+		if h == nil {
+			l.subscribed = true
+			return
 		}
-		l.notifier.Prepare()
-		if b, ok, err := l.tryWait(sub); ok || err != nil {
-			l.notifier.Cancel()
-			return b, err
-		}
-		if err := l.notifier.Wait(ctx); err != nil {
-			return Buffer{}, err
-		}
-	}
-}
-
-func (l *LocalPool) tryWait(sub int) (Buffer, bool, error) {
-	if l.isClosed || l.cancelled.Load() {
-		return Buffer{}, false, ErrClosed
-	}
-	if sub >= len(l.counts) {
-		return Buffer{}, false, badConfig("%q has no subpartition %d", l.cfg.Name, sub)
-	}
-	b, ok := l.TakeFor(sub)
-	return b, ok, nil
-}
-
-// WaitAvailable waits until Available holds. Errors are as for TakeWait.
-func (l *LocalPool) WaitAvailable(ctx context.Context) error {
-	ready := func() (bool, error) {
-		if l.isClosed || l.cancelled.Load() {
-			return false, ErrClosed
-		}
-		return l.Available(), nil
-	}
-	for {
-		if ok, err := ready(); ok || err != nil {
-			return err
-		}
-		l.notifier.Prepare()
-		if ok, err := ready(); ok || err != nil {
-			l.notifier.Cancel()
-			return err
-		}
-		if err := l.notifier.Wait(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// Put releases b as the owner, without a detour through the return list. It is Release for buffers of other homes.
-func (l *LocalPool) Put(b Buffer) {
-	h := b.h
-	if h == nil {
-		return
-	}
-	last, err := h.dropRef(b.gen, b.ref)
-	switch {
-	case err != nil:
-		h.misuse(overRelease, b, err)
-	case !last:
-	case h.home != l || l.isClosed:
-		h.sendHome()
-	default:
-		l.takeIn(h)
-	}
-}
-
-// takeIn is LocalBufferPool#recycle: a segment is home.
-func (l *LocalPool) takeIn(h *header) {
-	tag := h.tag
-	if tag != 0 {
-		h.tag = 0
-	}
-	if s := h.sub; s >= 0 {
-		h.sub = noSub
-		if int(l.counts[s]) == l.cfg.Quota {
-			l.over--
-		}
-		l.counts[s]--
-	}
-	if l.requested > l.size {
-		l.requested--
-		l.pool.giveBack(h)
-	} else {
+		l.requested++
 		l.offer(h)
-	}
-	if f := l.cfg.OnReturn; f != nil {
-		f(tag)
 	}
 }
 
@@ -312,6 +165,10 @@ func (l *LocalPool) Name() string { return l.cfg.Name }
 
 // SegmentSize returns the size of a segment in bytes.
 func (l *LocalPool) SegmentSize() int { return l.pool.cfg.SegmentSize }
+
+// SetOverdraft changes how many segments Take may borrow beyond the size. Segments borrowed already stay until they are
+// released.
+func (l *LocalPool) SetOverdraft(n int) { l.cfg.Overdraft = max(n, 0) }
 
 // Cancel makes the owner's present and later waits fail with ErrClosed. Any goroutine may call it. Close remains to be
 // called by the owner.

@@ -79,6 +79,18 @@ var wrappedMisuse misuseCounters
 // WrappedMisuse returns the misuse of buffers from Wrap and WrapFile, which belong to no pool.
 func WrappedMisuse() Misuse { return wrappedMisuse.snapshot() }
 
+// misuseError describes a misuse of b's segment.
+func (h *header) misuseError(k misuseKind, err error) *MisuseError {
+	e := &MisuseError{What: misuseNames[k], Segment: -1, Err: err, History: h.history()}
+	if h.pool != nil {
+		e.Segment = int(h.index)
+		if l := h.home; l != nil {
+			e.Pool = l.cfg.Name
+		}
+	}
+	return e
+}
+
 func misuseOf(err error) misuseKind {
 	if err == ErrTooManyRefs {
 		return tooManyRefs

@@ -1,6 +1,9 @@
 package segment
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Pool holds all segments of a process. Local pools take guaranteed shares of it and divide the rest (Flink:
 // NetworkBufferPool). All methods may be called from any goroutine.
@@ -35,7 +38,7 @@ func NewPool(cfg Config) (*Pool, error) {
 	p := &Pool{cfg: cfg, headers: make([]header, cfg.Segments)}
 	for i := range p.headers {
 		h := &p.headers[i]
-		h.state, h.sub, h.index, h.pool = stateSole, noSub, uint32(i), p
+		h.word, h.index, h.pool = sole, uint32(i), p
 	}
 	if err := p.mem.init(cfg, p.headers); err != nil {
 		return nil, err
@@ -167,20 +170,33 @@ func (p *Pool) redistribute(w *waker) {
 	})
 }
 
-// remove ends the guarantee of a local pool that is closed.
+// remove ends the guarantee of a local pool that is being closed.
 func (p *Pool) remove(l *LocalPool) {
 	var w waker
 	p.mu.Lock()
-	for i, x := range p.locals {
-		if x == l {
-			p.locals = append(p.locals[:i], p.locals[i+1:]...)
-			p.required -= l.cfg.Required
-			p.redistribute(&w)
-			break
-		}
+	if i := slices.Index(p.locals, l); i >= 0 {
+		p.locals = slices.Delete(p.locals, i, i+1)
+		p.required -= l.cfg.Required
+		p.closing = append(p.closing, l)
+		p.forget(l)
+		p.redistribute(&w)
 	}
 	p.mu.Unlock()
 	w.wake()
+}
+
+// forget takes l out of the list of those who wait for a free segment. The caller holds mu.
+func (p *Pool) forget(l *LocalPool) {
+	var last *LocalPool
+	for at := &p.waitHead; *at != nil; {
+		x := *at
+		if x == l {
+			*at, x.nextWaiting = x.nextWaiting, nil
+			continue
+		}
+		last, at = x, &x.nextWaiting
+	}
+	p.waitTail = last
 }
 
 // Close ends the pool: blocked requests fail with ErrClosed, and the memory is given back. If buffers are still out, or

@@ -2,8 +2,14 @@ package segment
 
 import "github.com/weirflow/weir/ringbuf"
 
-// releaseBatch is how many returns a Releaser publishes at once.
-const releaseBatch = 16
+const (
+	// releaseBatch is how many returns a Releaser publishes at once. One by one, each would cost an atomic operation on a line that
+	// the owner reads; and the owner would look at the ring for each.
+	releaseBatch = 16
+	// releaserRing bounds the ring of a Releaser. It is no limit to returns: one that finds the ring full goes to the
+	// list of returned segments.
+	releaserRing = 4096
+)
 
 // Releaser returns segments of one LocalPool from one other goroutine, in batches, through a ring of its own. It belongs to
 // that goroutine. What was released is seen by the pool's owner after 16 releases or Flush; so Flush before you wait for
@@ -16,11 +22,7 @@ type Releaser struct {
 
 // NewReleaser returns a Releaser for one other goroutine. Any goroutine may call it.
 func (l *LocalPool) NewReleaser() *Releaser {
-	n := l.pool.cfg.Segments
-	if l.cfg.Max < n-l.cfg.Overdraft {
-		n = l.cfg.Max + l.cfg.Overdraft
-	}
-	r := &Releaser{home: l, ring: ringbuf.NewSPSC[uint32](n)}
+	r := &Releaser{home: l, ring: ringbuf.NewSPSC[uint32](min(l.pool.cfg.Segments, releaserRing))}
 	for {
 		old := l.releasers.Load()
 		var list []*Releaser
@@ -40,10 +42,10 @@ func (r *Releaser) Release(b Buffer) {
 	if h == nil {
 		return
 	}
-	last, err := h.dropRef(b.gen, b.ref)
+	last, err := b.dropRef()
 	switch {
 	case err != nil:
-		h.misuse(overRelease, b, err)
+		h.misuse(overRelease, err)
 	case !last:
 	case h.home != r.home || !r.ring.Stage(h.index):
 		h.sendHome()
@@ -70,13 +72,21 @@ func (r *Releaser) Staged() int { return r.staged }
 // Close flushes and ends the Releaser. It must not be used after.
 func (r *Releaser) Close() {
 	r.Flush()
-	l := r.home
+	r.ring.Close()
+	r.home.attention(attnReleaser)
+}
+
+// prune forgets releasers that are closed and empty.
+func (l *LocalPool) prune() {
 	for {
 		old := l.releasers.Load()
+		if old == nil {
+			return
+		}
 		var list []*Releaser
-		for _, x := range *old {
-			if x != r || !r.ring.Empty() {
-				list = append(list, x)
+		for _, r := range *old {
+			if !r.ring.Drained() {
+				list = append(list, r)
 			}
 		}
 		if l.releasers.CompareAndSwap(old, &list) {

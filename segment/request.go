@@ -112,13 +112,13 @@ func (p *Pool) ReleaseAll(bs []Buffer) {
 	hs := make([]*header, 0, len(bs))
 	for _, b := range bs {
 		if h := b.h; h != nil {
-			last, err := h.dropRef(b.gen, b.ref)
+			last, err := b.dropRef()
 			switch {
 			case err != nil:
-				h.misuse(overRelease, b, err)
+				h.misuse(overRelease, err)
 			case !last:
 			case h.pool == p && h.home == nil && h.kind == kindPooled:
-				h.tag = 0
+				h.note = 0
 				hs = append(hs, h)
 			default:
 				h.sendHome()

@@ -7,7 +7,7 @@ func (h *header) sendHome() {
 	case h.kind != kindPooled:
 		h.unwrap()
 	case h.home == nil:
-		h.tag = 0
+		h.note = 0
 		h.pool.recycle([]*header{h}, 1)
 	default:
 		h.home.giveReturned(h)
@@ -41,7 +41,16 @@ func (l *LocalPool) afterReturn() {
 
 // Drain takes in every segment that was returned by other goroutines, and does what redistribution has asked for. For each
 // segment OnReturn is called with its tag. It returns how many came home.
+//
+// It costs a load for the list, one for each Releaser, and one for what others asked, if there is nothing to do.
 func (l *LocalPool) Drain() int {
+	l.guard.enter()
+	n := l.drain()
+	l.guard.leave()
+	return n
+}
+
+func (l *LocalPool) drain() int {
 	if l.draining || l.isClosed {
 		return 0
 	}
@@ -57,23 +66,32 @@ func (l *LocalPool) Drain() int {
 	}
 	if rs := l.releasers.Load(); rs != nil {
 		for _, r := range *rs {
-			for {
-				c := r.ring.PopBatch(l.scratch[:])
-				for _, i := range l.scratch[:c] {
-					l.takeIn(&l.pool.headers[i])
-				}
-				n += c
-				if c < len(l.scratch) {
-					break
-				}
-			}
+			n += l.drainRing(r)
 		}
 	}
 	if l.attn.Load() != 0 {
 		l.attend()
 	}
 	l.draining = false
-	l.publish()
+	if n > 0 {
+		l.publish()
+	}
+	return n
+}
+
+// drainRing takes in what one Releaser has published. A callback may close the pool meanwhile: then takeIn passes on what was
+// popped already, and the ring is no longer ours to pop.
+func (l *LocalPool) drainRing(r *Releaser) (n int) {
+	for !l.isClosed {
+		c := r.ring.PopBatch(l.scratch[:])
+		for _, i := range l.scratch[:c] {
+			l.takeIn(&l.pool.headers[i])
+		}
+		n += c
+		if c < len(l.scratch) {
+			break
+		}
+	}
 	return n
 }
 
@@ -85,27 +103,26 @@ func (l *LocalPool) Close() {
 	if l.isClosed {
 		return
 	}
-	l.Drain()
+	l.guard.enter()
+	l.drain()
+	if l.isClosed { // by OnReturn
+		l.guard.leave()
+		return
+	}
+	listeners := l.listeners
+	l.listeners = nil
 	for h := l.pop(); h != nil; h = l.pop() {
 		l.requested--
 		l.pool.giveBack(h)
 	}
 	l.isClosed = true
-	l.listen0()
-	l.pool.mu.Lock()
-	if l.requested > 0 {
-		l.pool.closing = append(l.pool.closing, l)
-	}
-	l.pool.mu.Unlock()
+	l.replain()
+	l.publish()
+	l.pool.remove(l) // with it l.requested becomes the pool lock's
 	l.closed.Store(true)
 	l.reap()
-	l.pool.remove(l)
-}
-
-func (l *LocalPool) listen0() {
-	ls := l.listeners
-	l.listeners = nil
-	for _, f := range ls {
+	l.guard.leave()
+	for _, f := range listeners {
 		f.OnClose()
 	}
 }
@@ -145,7 +162,7 @@ func (l *LocalPool) reap() {
 }
 
 func (l *LocalPool) bury(h *header, w *waker) {
-	h.tag, h.sub = 0, noSub
+	h.note = 0
 	l.requested--
 	l.pool.put(h, w)
 }

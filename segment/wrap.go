@@ -4,7 +4,7 @@ import "sync"
 
 // wrapHeaders keeps headers of wrapped buffers for the next Wrap. A header's generation grows on, so handles of an earlier
 // life are still found.
-var wrapHeaders = sync.Pool{New: func() any { return &header{state: stateSole, sub: noSub, kind: kindWrapped} }}
+var wrapHeaders = sync.Pool{New: func() any { return &header{word: sole, kind: kindWrapped} }}
 
 // Wrap returns a buffer over bytes that belong to no pool, such as a serialized event. The bytes are not copied: they must
 // not change while a reference exists. Counting and the finding of misuse are the same as for pooled buffers, and the
@@ -18,8 +18,8 @@ func Wrap(p []byte, t DataType) Buffer {
 	if p == nil {
 		h.mem = []byte{}
 	}
-	b := Buffer{h: h, gen: h.gen, n: uint32(len(p)), typ: t}
-	b.opened()
+	b := h.handle().WithType(t)
+	b.win = uint64(uint32(len(p)))
 	return b
 }
 
@@ -29,6 +29,6 @@ func (h *header) unwrap() {
 		h.file = nil
 		f.release()
 	}
-	h.mem, h.tag = nil, 0
+	h.mem, h.note = nil, 0
 	wrapHeaders.Put(h)
 }
