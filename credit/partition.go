@@ -64,6 +64,7 @@ func (p *partitionState) sub(i int32) *subState { return &p.subs[i] }
 // subState is what the writer sees of a subpartition: written by the loop, read by the writer at each buffer.
 type subState struct {
 	released atomic.Bool
+	acked    atomic.Bool
 	hint     atomic.Int32
 }
 

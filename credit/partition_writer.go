@@ -2,6 +2,7 @@ package credit
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/weirflow/weir/ringbuf"
 	"github.com/weirflow/weir/segment"
@@ -156,19 +157,44 @@ func (w *PartitionWriter) Gone() (gone bool, cause error) {
 // it finishes.
 func (w *PartitionWriter) AllAcked() bool { return w.shared.allAcked.Load() }
 
-// Wait waits until ready reports true, the partition is gone (ErrReleased), or ctx ends. ready is called by the writer
-// each time that memory came home, the loop took something in, or consumers acknowledged; nil means Available.
-func (w *PartitionWriter) Wait(ctx context.Context, ready func() bool) error {
+// Settled reports whether every consumer has processed all records or has gone.
+func (w *PartitionWriter) Settled() bool {
+	if w.shared.allAcked.Load() || w.shared.gone.Load() {
+		return true
+	}
+	for i := range w.shared.subs {
+		if s := &w.shared.subs[i]; !s.acked.Load() && !s.released.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// Lost returns the subpartitions whose consumer went before it had processed all records.
+func (w *PartitionWriter) Lost() (subs []int) {
+	for i := range w.shared.subs {
+		if s := &w.shared.subs[i]; !s.acked.Load() && s.released.Load() {
+			subs = append(subs, i)
+		}
+	}
+	return subs
+}
+
+// Wait waits until ready reports true. It ends early with ErrReleased when nobody takes what subpartition sub gets any
+// more (sub negative: none of them in particular), with the cause when the partition failed, and with ctx's error. ready
+// is called by the writer each time that memory came home, the loop took something in, or consumers acknowledged; nil
+// means Available.
+func (w *PartitionWriter) Wait(ctx context.Context, sub int, ready func() bool) error {
 	if ready == nil {
 		ready = w.pool.Available
 	}
 	n := w.pool.Notifier()
 	for {
-		if done, err := w.check(ready); done {
+		if done, err := w.check(sub, ready); done {
 			return err
 		}
 		n.Prepare()
-		if done, err := w.check(ready); done {
+		if done, err := w.check(sub, ready); done {
 			n.Cancel()
 			return err
 		}
@@ -178,15 +204,17 @@ func (w *PartitionWriter) Wait(ctx context.Context, ready func() bool) error {
 	}
 }
 
-func (w *PartitionWriter) check(ready func() bool) (done bool, err error) {
+func (w *PartitionWriter) check(sub int, ready func() bool) (done bool, err error) {
 	w.Publish()
 	switch gone, cause := w.Gone(); {
+	case cause != nil:
+		return true, cause
+	case sub >= 0 && w.Released(sub):
+		return true, fmt.Errorf("credit: subpartition %d: its consumer has gone: %w", sub, ErrReleased)
 	case ready():
 		return true, nil
-	case gone && cause != nil:
-		return true, cause
 	case gone:
-		return true, ErrReleased
+		return true, fmt.Errorf("credit: partition: %w", ErrReleased)
 	}
 	return false, nil
 }

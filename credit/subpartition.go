@@ -50,6 +50,12 @@ func (s *Subpartition) Queued() int { return s.queue.Len() }
 // Blocked reports whether a blocking event was sent that the consumer has not resumed yet.
 func (s *Subpartition) Blocked() bool { return s.blocked }
 
+// HadView reports whether a consumer has come, ever.
+func (s *Subpartition) HadView() bool { return s.viewCreated }
+
+// Acked reports whether the consumer has processed all records.
+func (s *Subpartition) Acked() bool { return s.acked }
+
 // Released reports whether the subpartition was released.
 func (s *Subpartition) Released() bool { return s.released }
 
@@ -222,6 +228,7 @@ func (s *Subpartition) resume() error {
 func (s *Subpartition) ack() {
 	if !s.acked {
 		s.acked = true
+		s.part.shared.sub(s.index).acked.Store(true)
 		s.part.ackedOne()
 	}
 }
@@ -278,4 +285,5 @@ func (s *Subpartition) release(cause error) {
 	s.dataCount = 0
 	s.breakPromise(cause)
 	s.view = nil
+	s.part.cfg.Pool.Notifier().Wake() // the writer may wait for a place in this queue
 }

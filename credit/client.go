@@ -1,0 +1,272 @@
+package credit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirflow/weir/netio"
+)
+
+// ClientOptions configures a Client.
+type ClientOptions struct {
+	// Pool is the loop's receive pool.
+	Pool *ReceivePool
+	// Policy decides when credit is told; nil: Immediate, which between turns is one message a channel all the same.
+	Policy GrantPolicy
+	// Decoder holds the release line of the servers and the limits of what is accepted.
+	Decoder DecoderConfig
+	// ConnectTimeout bounds one attempt to connect; 0 means 10 s.
+	ConnectTimeout time.Duration
+	// RetryEvery is the pause between attempts; 0 means 50 ms.
+	RetryEvery time.Duration
+	// ListenerTimeout is how long servers wait for a partition to appear before they say that it is not there; 0 means 10 s,
+	// Flink's default.
+	ListenerTimeout time.Duration
+}
+
+func (o ClientOptions) withDefaults() ClientOptions {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&o.ConnectTimeout, 10*time.Second)
+	def(&o.RetryEvery, 50*time.Millisecond)
+	def(&o.ListenerTimeout, 10*time.Second)
+	return o
+}
+
+// Client opens channels to servers: one connection for each server address, shared by all channels to it
+// (PartitionRequestClientFactory). It belongs to its loop: all methods are for the holder of the loop's token.
+type Client struct {
+	loop   *netio.Loop
+	opt    ClientOptions
+	conns  map[string]*clientConn
+	closed bool
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// NewClient makes a client without connections.
+func NewClient(loop *netio.Loop, opt ClientOptions) *Client {
+	c := &Client{loop: loop, opt: opt.withDefaults(), conns: make(map[string]*clientConn)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// Open requests ch from the server at addr ("host:port", or the path of a Unix socket with network "unix"). It connects if need be, again
+// and again until wait has passed, and the server is asked again for a partition that is not there yet for about as long. What
+// goes wrong becomes the channel's error; the gate's poll returns it.
+func (c *Client) Open(network, addr string, ch *RemoteChannel, wait time.Duration) {
+	if c.closed {
+		ch.fail(ch.error(fmt.Errorf("%w: the client is closed", ErrReleased)))
+		ch.port.Publish()
+		return
+	}
+	key := network + "!" + addr
+	conn := c.conns[key]
+	if conn != nil && conn.dead() {
+		delete(c.conns, key) // channels on it stay with it; new ones get a new connection
+		conn = nil
+	}
+	if conn == nil {
+		conn = &clientConn{client: c, key: key, network: network, addr: addr}
+		c.conns[key] = conn
+		conn.deadline = c.loop.Now().Add(wait)
+		conn.dial()
+	}
+	conn.wait = max(conn.wait, wait)
+	if conn.core != nil {
+		conn.request(ch)
+		return
+	}
+	conn.deadline = later(conn.deadline, c.loop.Now().Add(wait))
+	conn.waiting = append(conn.waiting, ch)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Connections is the number of servers that the client has a connection to, or is connecting to.
+func (c *Client) Connections() int { return len(c.conns) }
+
+// CreditOutstanding is the number of buffers that all servers together may send.
+func (c *Client) CreditOutstanding() (n int) {
+	for _, conn := range c.conns {
+		if conn.core != nil {
+			n += conn.core.CreditOutstanding()
+		}
+	}
+	return n
+}
+
+// Close ends all connections. Channels that are still open get an error.
+func (c *Client) Close() {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.cancel()
+	for _, conn := range c.conns {
+		if conn.conn != nil {
+			// What channels said last, their cancels, still goes out.
+			conn.conn.CloseAfterFlush(time.Second)
+		}
+		conn.fail(fmt.Errorf("%w: the client is closed", ErrReleased))
+	}
+	clear(c.conns)
+}
+
+// clientConn is one connection, from the first attempt to connect on. It is a netio.OpenHandler.
+type clientConn struct {
+	client        *Client
+	key           string
+	network, addr string
+	deadline      time.Time // for connecting
+	wait          time.Duration
+	waiting       []*RemoteChannel // until connected
+	core          *ClientCore
+	conn          *netio.Conn
+	failed        bool
+	lastDial      error
+	tries         int
+}
+
+var _ netio.OpenHandler = (*clientConn)(nil)
+
+func (h *clientConn) dead() bool {
+	return h.failed || h.core != nil && (h.core.Err() != nil || h.core.Closing())
+}
+
+// dial makes one attempt to connect.
+func (h *clientConn) dial() {
+	c := h.client
+	left := h.deadline.Sub(c.loop.Now())
+	limit := min(max(left, c.opt.RetryEvery), c.opt.ConnectTimeout)
+	h.tries++
+	ctx, cancel := context.WithTimeout(c.ctx, limit)
+	ok := c.loop.DialFunc(ctx, h.network, h.addr, h, func(_ *netio.Conn, err error) {
+		cancel()
+		if err != nil {
+			h.dialFailed(err)
+		}
+	})
+	if !ok {
+		cancel()
+		h.fail(netio.ErrClosed)
+	}
+}
+
+// dialFailed tries again in a while, or gives up.
+func (h *clientConn) dialFailed(err error) {
+	if h.failed || h.client.closed {
+		return
+	}
+	h.lastDial = err
+	if h.client.loop.Now().Add(h.client.opt.RetryEvery).Before(h.deadline) {
+		h.client.loop.After(h.client.opt.RetryEvery, h.dial)
+		return
+	}
+	h.fail(fmt.Errorf("could not connect in %d attempts within %v: %w", h.tries, h.wait, err))
+}
+
+// fail gives every channel the error. The connection's entry is removed.
+func (h *clientConn) fail(err error) {
+	if h.failed {
+		return
+	}
+	h.failed = true
+	if h.client.conns[h.key] == h {
+		delete(h.client.conns, h.key)
+	}
+	if h.core != nil {
+		h.core.Fail(err)
+	}
+	for _, ch := range h.waiting {
+		e := ch.error(err).(*ChannelError)
+		e.Peer = h.addr
+		ch.fail(e)
+		ch.port.Publish()
+	}
+	h.waiting = nil
+}
+
+// OnOpen requests the channels that waited.
+func (h *clientConn) OnOpen(c *netio.Conn) {
+	if h.failed || h.client.closed {
+		c.Close(nil)
+		return
+	}
+	opt := &h.client.opt
+	h.conn = c
+	h.core = NewClientCore(ClientConfig{
+		Peer:            h.addr,
+		Out:             c,
+		Pool:            opt.Pool,
+		Policy:          opt.Policy,
+		Decoder:         opt.Decoder,
+		ListenerTimeout: opt.ListenerTimeout.Milliseconds(),
+		// A request is repeated while what the server waited adds up to less than twice this.
+		MaxBackoff: max(h.wait, opt.ListenerTimeout).Milliseconds()/2 + 1,
+		Empty:      h.empty,
+	})
+	for _, ch := range h.waiting {
+		h.request(ch)
+	}
+	h.waiting = nil
+	c.SetCredit(h.core.CreditOutstanding())
+}
+
+func (h *clientConn) request(ch *RemoteChannel) {
+	if err := h.core.Request(ch); err != nil {
+		ch.fail(ch.error(err))
+		ch.port.Publish()
+	}
+}
+
+// empty is called when the last channel was released. The close request that was queued goes out first.
+func (h *clientConn) empty(closing bool) {
+	if closing && h.conn != nil {
+		h.failed = true // nobody is left to be told
+		if h.client.conns[h.key] == h {
+			delete(h.client.conns, h.key)
+		}
+		h.conn.CloseAfterFlush(time.Second)
+	}
+}
+
+// OnRead feeds the core; the gates see what came once all of it is decoded.
+func (h *clientConn) OnRead(c *netio.Conn, p []byte) error {
+	err := h.core.Feed(p)
+	c.SetCredit(h.core.CreditOutstanding())
+	return err
+}
+
+// OnFlush writes what channels have to tell, with all credit that came back since the last turn.
+func (h *clientConn) OnFlush(c *netio.Conn) {
+	h.core.FlushGrants()
+	h.core.WriteIntents()
+	c.SetCredit(h.core.CreditOutstanding())
+}
+
+// OnClose tells all channels.
+func (h *clientConn) OnClose(_ *netio.Conn, err error) {
+	switch {
+	case h.core == nil:
+	case err == nil:
+		h.core.EndOfStream()
+	default:
+		var ours *ConnError
+		if !errors.As(err, &ours) {
+			err = fmt.Errorf("lost the connection: %w", err)
+		}
+		h.core.Fail(err)
+	}
+	h.fail(err)
+}

@@ -1,0 +1,153 @@
+package credit
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"github.com/weirflow/weir/netio"
+	"github.com/weirflow/weir/segment"
+)
+
+// ServerOptions configures a Server.
+type ServerOptions struct {
+	// Profile is the release line of the clients.
+	Profile Profile
+	// Grace bounds how long a connection that ends may write what is queued; 0 means 3 s.
+	Grace time.Duration
+	// OnLost is told of each consumer whose connection ended before it had said that it processed everything; err names its
+	// address. May be nil.
+	OnLost func(partition PartitionID, subpartition int, err error)
+}
+
+// Server serves the partitions of a registry on the connections that it accepts (NettyServer). It belongs to its loop: all
+// methods are for the holder of the loop's token.
+type Server struct {
+	loop     *netio.Loop
+	registry *Registry
+	opt      ServerOptions
+	conns    map[*serverConn]struct{}
+	expiry   *netio.Timer
+	closed   bool
+}
+
+// NewServer makes a server that does not listen yet.
+func NewServer(loop *netio.Loop, registry *Registry, opt ServerOptions) *Server {
+	if opt.Grace == 0 {
+		opt.Grace = 3 * time.Second
+	}
+	s := &Server{loop: loop, registry: registry, opt: opt, conns: make(map[*serverConn]struct{})}
+	s.expiry = loop.NewTimer(s.expire)
+	return s
+}
+
+// Listen accepts connections at addr: network "tcp" and "HOST:PORT", port 0 for a free one, or "unix" and a path. It returns
+// the address that it listens at.
+func (s *Server) Listen(network, addr string) (net.Addr, error) {
+	return s.loop.Listen(network, addr, func(c *netio.Conn) netio.Handler {
+		if s.closed {
+			return nil
+		}
+		h := &serverConn{server: s, conn: c, decoder: new(ServerDecoder)}
+		h.core = NewServerCore(s.registry, h)
+		s.conns[h] = struct{}{}
+		return h
+	})
+}
+
+// Connections is the number of open connections.
+func (s *Server) Connections() int { return len(s.conns) }
+
+// expire ends the requests that have waited too long, and sees to it that the next ones are.
+func (s *Server) expire() {
+	if next, ok := s.registry.Expire(); ok {
+		s.expiry.Reset(max(next-s.registry.cfg.Clock(), time.Millisecond))
+	}
+}
+
+// Close ends all connections, with a limit for what is queued, and forgets all partitions.
+func (s *Server) Close() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.expiry.Stop()
+	s.registry.Close()
+	for h := range s.conns {
+		h.core.Disconnected()
+		h.conn.CloseAfterFlush(s.opt.Grace)
+	}
+}
+
+// serverConn is one accepted connection: a netio.Handler, and the Outbound of its core.
+type serverConn struct {
+	server  *Server
+	conn    *netio.Conn
+	decoder *ServerDecoder
+	core    *ServerCore
+	failed  bool
+}
+
+// OnRead does what the client asks for.
+func (h *serverConn) OnRead(c *netio.Conn, p []byte) error {
+	err := h.decoder.Feed(p, h.core)
+	switch {
+	case err == nil:
+		if _, waiting := h.core.Readers(); waiting > 0 {
+			h.server.expire()
+		}
+	case errors.Is(err, ErrCloseRequested):
+		c.CloseAfterFlush(h.server.opt.Grace)
+	default:
+		h.fail(err)
+	}
+	return nil
+}
+
+// fail tells the client and closes.
+func (h *serverConn) fail(err error) {
+	h.failed = true
+	h.core.Fail(&ConnError{Peer: h.conn.RemoteAddr().String(), Err: err})
+	h.conn.CloseAfterFlush(h.server.opt.Grace)
+}
+
+// OnFlush lets readers send as much as a batch takes.
+func (h *serverConn) OnFlush(*netio.Conn) {
+	if _, err := h.core.Run(); err != nil {
+		h.fail(err)
+	}
+}
+
+// OnClose releases what the connection read.
+func (h *serverConn) OnClose(c *netio.Conn, err error) {
+	if err == nil {
+		err = errors.New("closed by the consumer")
+	}
+	if f := h.server.opt.OnLost; f != nil {
+		err := &ConnError{Peer: c.RemoteAddr().String(), Err: err}
+		for _, r := range h.core.readers {
+			if v, ok := r.view.(*subView); ok && !v.s.acked {
+				f(v.s.part.id, int(v.s.index), err)
+			}
+		}
+	}
+	h.core.Disconnected()
+	delete(h.server.conns, h)
+}
+
+// Writable is part of Outbound: one batch at a time.
+func (h *serverConn) Writable() bool { return !h.conn.Full() }
+
+// WriteBuffer is part of Outbound: the payload goes out from where it lies.
+func (h *serverConn) WriteBuffer(hd *BufferHeader, b segment.Buffer) {
+	AppendBufferHeader(h.conn.Stage(FrameHeaderLen + h.server.opt.Profile.headerLen() + 4*len(hd.PartialSizes))[:0], h.server.opt.Profile, hd)
+	if !b.IsZero() {
+		h.conn.AppendBuffer(b)
+	}
+}
+
+// WriteFrame is part of Outbound.
+func (h *serverConn) WriteFrame(frame []byte) { copy(h.conn.Stage(len(frame)), frame) }
+
+// WantFlush is part of Outbound.
+func (h *serverConn) WantFlush() { h.conn.WantFlush() }

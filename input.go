@@ -1,0 +1,452 @@
+package weir
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirflow/weir/align"
+	"github.com/weirflow/weir/credit"
+	"github.com/weirflow/weir/segment"
+	"github.com/weirflow/weir/serde"
+	"github.com/weirflow/weir/task"
+)
+
+// Mode is what checkpoints guarantee.
+type Mode = align.Mode
+
+// The modes.
+const (
+	ExactlyOnce = align.ExactlyOnce
+	AtLeastOnce = align.AtLeastOnce
+)
+
+// Source is a subpartition of another node's output, or several of them: each becomes a channel of the input.
+type Source struct {
+	// Addr is "HOST:PORT" of the node.
+	Addr string
+	// Name is the output's name; its id is NameID(Name), unless ID is set.
+	Name string
+	ID   *PartitionID
+	// Subpartition is the first subpartition to read, Last the last one; Last 0 means just the first.
+	Subpartition int
+	Last         int
+}
+
+// InputConfig configures an Input.
+type InputConfig struct {
+	Sources []Source
+	// Mode says how the barriers of checkpoints are treated.
+	Mode Mode
+	// Exclusive is the number of buffers that each channel has for itself: 0 means 32 for a single channel, fewer for many, at
+	// least Flink's 2. Floating is how many more the channels share; 0 means 8. Negative means none.
+	Exclusive, Floating int
+	// Wait is how long to wait for senders that are not there yet, and for partitions that do not exist yet; 0 means 30 s.
+	Wait time.Duration
+	// SpillDirs are where records above 5 MiB that span buffers are kept meanwhile; none means the system's.
+	SpillDirs []string
+}
+
+const (
+	defaultWait     = 30 * time.Second
+	defaultFloating = 8
+	// windowTotal is shared out among the channels of an input: 64 buffers keep a socket busy, however many channels there are.
+	windowTotal = 64
+	maxWindow   = 32
+	minWindow   = 2
+)
+
+func (c InputConfig) channels() (n int) {
+	for _, s := range c.Sources {
+		n += max(s.Last, s.Subpartition) - s.Subpartition + 1
+	}
+	return n
+}
+
+func (c InputConfig) withDefaults() InputConfig {
+	if c.Exclusive == 0 {
+		c.Exclusive = min(maxWindow, max(minWindow, windowTotal/max(1, c.channels())))
+	}
+	if c.Floating == 0 {
+		c.Floating = defaultFloating
+	}
+	c.Exclusive, c.Floating = max(c.Exclusive, 0), max(c.Floating, 0)
+	if c.Exclusive == 0 {
+		c.Floating = max(c.Floating, 1) // or nothing could ever come
+	}
+	if c.Wait == 0 {
+		c.Wait = defaultWait
+	}
+	return c
+}
+
+// segments is what the input holds at most.
+func (c InputConfig) segments() int { return c.channels()*c.Exclusive + c.Floating }
+
+// Kind is what an Element is.
+type Kind uint8
+
+// The kinds.
+const (
+	// Record: Value, and Timestamp if HasTimestamp.
+	Record Kind = iota
+	// Watermark: Timestamp. No record with this timestamp or an earlier one follows, on any channel.
+	Watermark
+	// Idle and Active: the input as a whole has nothing to expect for the while, or has again.
+	Idle
+	Active
+	// Checkpoint: take a snapshot now, before the next element, and acknowledge it.
+	Checkpoint
+	// CheckpointAborted: the checkpoint will not be, or not be completed.
+	CheckpointAborted
+	// EndOfData: no record follows; a last checkpoint may.
+	EndOfData
+	// Other: a latency marker or record attributes, in Stream.
+	Other
+)
+
+// Element is what an input hands out. It is valid until the next call.
+type Element struct {
+	Kind         Kind
+	HasTimestamp bool
+	// Channel is the index of the channel that a record came through, in the order of the sources.
+	Channel int
+	// Value is a record's bytes: a view, not to be written to.
+	Value     []byte
+	Timestamp int64
+	// Checkpoint is set for Checkpoint and CheckpointAborted.
+	Checkpoint *CheckpointInfo
+	// Drain: for EndOfData, whether all senders drained.
+	Drain bool
+	// Stream is set for Other.
+	Stream *serde.Element
+}
+
+// CheckpointInfo is a checkpoint as an input sees it. It may be kept.
+type CheckpointInfo struct {
+	Barrier Barrier
+	// Metrics are those of the alignment.
+	Metrics align.Metrics
+	// Cause is why it was aborted.
+	Cause error
+
+	in *Input
+}
+
+// Ack says that the snapshot was taken.
+func (c *CheckpointInfo) Ack() { c.in.acked.Add(1) }
+
+// Input reads the channels of a gate: one goroutine calls Next, All or NextBuffer. Next also does the network's work when
+// there is nothing to read, so that no other thread has to wake up for a buffer. Stats and Close are for any goroutine.
+type Input struct {
+	task    *task.Input
+	el      Element
+	gate    *credit.Gate
+	node    *Node
+	cfg     InputConfig
+	port    *credit.GatePort    // the loop's
+	pool    *credit.ReceivePool // the loop's
+	client  *credit.Client      // the loop's
+	chans   []*credit.RemoteChannel
+	ready   func() bool
+	ended   bool
+	closed  atomic.Bool
+	aligned atomic.Int64
+	aborted atomic.Int64
+	acked   atomic.Int64
+}
+
+// NewInput makes an input and starts to connect to its senders. What goes wrong with one of them comes from Next. Its memory is
+// Exclusive segments for each channel, and Floating; the error says if that is too much.
+func (n *Node) NewInput(cfg InputConfig) (*Input, error) {
+	cfg = cfg.withDefaults()
+	channels := cfg.channels()
+	if channels < 1 {
+		return nil, errors.New("weir: input without sources")
+	}
+	for _, s := range cfg.Sources {
+		if s.Subpartition < 0 || s.Last != 0 && s.Last < s.Subpartition || s.Addr == "" {
+			return nil, fmt.Errorf("weir: source %q at %q: subpartitions %d to %d", s.Name, s.Addr, s.Subpartition, s.Last)
+		}
+	}
+	in := &Input{node: n, cfg: cfg}
+	in.gate = credit.NewGate(credit.GateConfig{Channels: channels})
+	link := in.gate.NewLink(cfg.segments(), n.loop.Wake)
+	for ch := range channels {
+		in.gate.SetUpstream(ch, link)
+	}
+	in.ready = func() bool { return in.gate.Fill() > 0 || in.gate.Available() || in.closed.Load() }
+	var err error
+	in.task, err = task.NewInput(task.InputConfig{
+		Gate: in.gate, Mode: cfg.Mode, Clock: clock,
+		Deserializer: serde.DeserializerConfig{MaxRecord: n.cfg.MaxRecord, SpillDirs: cfg.SpillDirs},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("weir: %w", err)
+	}
+	if err := n.do(func() error { return in.open(link) }); err != nil {
+		return nil, fmt.Errorf("weir: input of %d channels: %w", channels, n.explain(err))
+	}
+	if err := n.add(in); err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	return in, nil
+}
+
+func clock() align.Now {
+	now := time.Now()
+	return align.Now{Millis: now.UnixMilli(), Nanos: now.UnixNano()}
+}
+
+// open makes the loop's half and requests the channels. On the loop.
+func (in *Input) open(link *credit.GateLink) (err error) {
+	n, cfg := in.node, &in.cfg
+	in.pool, err = credit.NewReceivePool(n.pool, credit.ReceivePoolConfig{Name: "input", Segments: cfg.segments(), Wake: n.loop.Wake})
+	if err != nil {
+		return err
+	}
+	in.port, err = credit.NewGatePort(credit.GatePortConfig{Link: link, Pool: in.pool, Floating: cfg.Floating})
+	if err != nil {
+		in.pool.Close()
+		return err
+	}
+	in.client = credit.NewClient(n.loop, credit.ClientOptions{
+		Pool:            in.pool,
+		Decoder:         credit.DecoderConfig{Profile: n.cfg.Flink, MaxBuffer: n.cfg.SegmentSize},
+		ListenerTimeout: n.cfg.RequestTimeout,
+	})
+	for _, s := range cfg.Sources {
+		id := NameID(s.Name)
+		if s.ID != nil {
+			id = *s.ID
+		}
+		for sub := s.Subpartition; sub <= max(s.Last, s.Subpartition); sub++ {
+			ch, err := in.port.NewChannel(credit.RemoteConfig{
+				Index: len(in.chans), Partition: id, Range: credit.One(int32(sub)), Exclusive: cfg.Exclusive,
+			})
+			if err != nil {
+				return err
+			}
+			in.gate.Describe(len(in.chans), s.Addr, id, ch.ID())
+			in.chans = append(in.chans, ch)
+			in.client.Open("tcp", s.Addr, ch, cfg.Wait)
+		}
+	}
+	n.loop.AddSource(in.port)
+	return nil
+}
+
+// Next returns the next element, valid until the following call. It waits as long as ctx allows. io.EOF: every channel has
+// ended. Any other error ends the input: it names the sender's address, the partition and the channel.
+func (in *Input) Next(ctx context.Context) (*Element, error) {
+	if v, ok := in.task.WholeRecord(); ok && len(v) >= 4 && int(binary.BigEndian.Uint32(v)) == len(v)-4 {
+		in.el.Kind = Record
+		in.el.HasTimestamp = false
+		in.el.Channel = in.task.Channel()
+		in.el.Value = v[4:]
+		return &in.el, nil
+	} else if ok {
+		return nil, in.badRecord(v)
+	}
+	return in.next(ctx)
+}
+
+// ErrRecord is in the error for a record that is no array of bytes.
+var ErrRecord = errors.New("a record is not an array of bytes")
+
+func (in *Input) badRecord(v []byte) error {
+	return in.error(in.task.Channel(), fmt.Errorf("%w: its value has %d bytes", ErrRecord, len(v)))
+}
+
+// error names a channel's sender.
+func (in *Input) error(ch int, err error) error {
+	var known *credit.ChannelError
+	if errors.As(err, &known) {
+		return fmt.Errorf("weir: %w", err)
+	}
+	return fmt.Errorf("weir: %w", in.gate.ChannelError(ch, err))
+}
+
+func (in *Input) next(ctx context.Context) (*Element, error) {
+	for {
+		if in.closed.Load() {
+			return nil, fmt.Errorf("weir: input is %w", ErrClosed)
+		}
+		st, err := in.task.Next()
+		if err != nil {
+			return nil, in.error(in.task.Channel(), err)
+		}
+		switch st {
+		case task.Nothing:
+			if err := in.node.loop.RunUntil(ctx, in.ready, in.gate.Notifier()); err != nil {
+				return nil, fmt.Errorf("weir: input: %w", err)
+			}
+		case task.Element:
+			if e, err := in.element(); e != nil || err != nil {
+				return e, err
+			}
+		default:
+			if e, err := in.control(st); e != nil || err != nil {
+				return e, err
+			}
+		}
+	}
+}
+
+// element turns a stream element into ours.
+func (in *Input) element() (*Element, error) {
+	s, e := in.task.Element(), &in.el
+	*e = Element{Channel: in.task.Channel(), Timestamp: s.Timestamp}
+	switch s.Kind {
+	case serde.Record:
+		v := s.Value
+		if len(v) < 4 || int(binary.BigEndian.Uint32(v)) != len(v)-4 {
+			return nil, in.badRecord(v)
+		}
+		e.Kind, e.HasTimestamp, e.Value = Record, s.HasTimestamp, v[4:]
+	case serde.Watermark:
+		e.Kind = Watermark
+	case serde.WatermarkStatus:
+		if e.Kind = Active; s.Idle {
+			e.Kind = Idle
+		}
+	default:
+		e.Kind, e.Stream = Other, s
+	}
+	return e, nil
+}
+
+// control turns what concerns the task rather than its data into elements. Nil: nothing to tell.
+func (in *Input) control(st task.Status) (*Element, error) {
+	e := &in.el
+	*e = Element{}
+	switch st {
+	case task.Checkpoint, task.Aborted:
+		n := in.task.Notice()
+		e.Checkpoint = &CheckpointInfo{Barrier: n.Barrier, Metrics: n.Metrics, in: in}
+		if st == task.Aborted {
+			in.aborted.Add(1)
+			e.Kind = CheckpointAborted
+			if n.Cause != nil {
+				e.Checkpoint.Cause = n.Cause
+			}
+			return e, nil
+		}
+		in.aligned.Add(1)
+		e.Kind = Checkpoint
+	case task.EndOfData, task.Stopped:
+		e.Kind, e.Drain = EndOfData, st == task.EndOfData
+	case task.EndOfInput:
+		in.ended = true
+		return nil, io.EOF
+	default:
+		return nil, nil
+	}
+	return e, nil
+}
+
+// All yields what Next returns, until the end of the input, which is no error, or the first error.
+func (in *Input) All(ctx context.Context) iter.Seq2[*Element, error] {
+	return func(yield func(*Element, error) bool) {
+		for {
+			e, err := in.Next(ctx)
+			if err == io.EOF {
+				return
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// NextBuffer returns the next whole buffer of an input whose senders frame their bytes themselves (Output.ClaimBuffer), and
+// the channel it came through. The bytes are valid until the following call. io.EOF as from Next. Checkpoints and the end of data
+// come as elements with kind, and no bytes.
+func (in *Input) NextBuffer(ctx context.Context) ([]byte, *Element, error) {
+	for {
+		if in.closed.Load() {
+			return nil, nil, fmt.Errorf("weir: input is %w", ErrClosed)
+		}
+		b, st, err := in.task.NextBuffer()
+		if err != nil {
+			return nil, nil, in.error(in.task.Channel(), err)
+		}
+		switch st {
+		case task.Nothing:
+			if err := in.node.loop.RunUntil(ctx, in.ready, in.gate.Notifier()); err != nil {
+				return nil, nil, fmt.Errorf("weir: input: %w", err)
+			}
+		case task.Element:
+			in.el.Kind, in.el.Channel = Record, in.task.Channel()
+			return b.Bytes(), &in.el, nil
+		default:
+			if e, err := in.control(st); e != nil || err != nil {
+				return nil, e, err
+			}
+		}
+	}
+}
+
+// Channels is the number of channels.
+func (in *Input) Channels() int { return in.gate.Channels() }
+
+// Close gives everything back and lets the senders know. Buffers and records got from the input are invalid from now on. Any
+// goroutine, once no other one is in Next; it ends a Next that waits.
+func (in *Input) Close() error {
+	if in.closed.Swap(true) {
+		return nil
+	}
+	in.node.remove(in)
+	in.task.Close()
+	in.gate.Close()
+	return in.node.do(func() error {
+		in.port.Poll()
+		in.port.Close()
+		in.client.Close()
+		in.port.Poll()
+		in.node.loop.RemoveSource(in.port)
+		in.pool.Poll()
+		in.pool.Close()
+		return nil
+	})
+}
+
+// InputStats is what an input did so far.
+type InputStats struct {
+	// Records handed out; the task's goroutine alone may read it while records flow.
+	Records uint64
+	// Aligned checkpoints, and aborted ones.
+	Aligned, Aborted int64
+	// Channels, in order.
+	Channels []ChannelStats
+}
+
+// ChannelStats is a channel's state at the moment.
+type ChannelStats struct {
+	// Credit that the sender has and has not used; Queued buffers and events.
+	Credit, Queued int
+	Err            error
+}
+
+// Stats returns what the input did so far. The task's goroutine.
+func (in *Input) Stats() InputStats {
+	st := InputStats{Records: in.task.Records(), Aligned: in.aligned.Load(), Aborted: in.aborted.Load(), Channels: make([]ChannelStats, in.gate.Channels())}
+	_ = in.node.do(func() error {
+		for i, ch := range in.chans {
+			st.Channels[i] = ChannelStats{Credit: ch.Outstanding(), Err: ch.Err()}
+		}
+		return nil
+	})
+	for i := range st.Channels {
+		st.Channels[i].Queued = in.gate.Queued(i)
+	}
+	return st
+}
+
+var _ = segment.Buffer{}

@@ -1,0 +1,627 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirflow/weir/credit"
+	"github.com/weirflow/weir/segment"
+	"github.com/weirflow/weir/serde"
+	"github.com/weirflow/weir/serde/event"
+)
+
+// Partition says where Output.Write puts a record.
+type Partition uint8
+
+// The ways to partition.
+const (
+	// ByKeyGroup puts a key where Flink would: the key is the UTF-8 form of a string, whose Java hash gives the
+	// key group.
+	ByKeyGroup Partition = iota
+	// RoundRobin goes through the subpartitions in turn.
+	RoundRobin
+	// Broadcast gives every subpartition every record; they share the memory.
+	Broadcast
+	// Global puts everything into subpartition 0.
+	Global
+)
+
+// OutputConfig configures an Output.
+type OutputConfig struct {
+	// Name names the partition; its id is NameID(Name), unless ID is set.
+	Name string
+	// ID is the partition's id, if it does not come from a name.
+	ID *PartitionID
+	// Subpartitions is the number of subpartitions; 0 means 1. Each is read by one consumer.
+	Subpartitions int
+	// Partition says where Write puts a record.
+	Partition Partition
+	// MaxParallelism is the number of key groups; 0 means Flink's default for Subpartitions.
+	MaxParallelism int
+	// Buffers is the most segments that the output holds; 0 means 128, or 8 for each subpartition if that is more.
+	Buffers int
+	// BuffersPerSubpartition is how many of them a subpartition may hold before the writer waits; 0 means half of Buffers divided
+	// by Subpartitions, at least Flink's 10.
+	BuffersPerSubpartition int
+	// BufferTimeout is how long a record may wait in a buffer that is not full: 0 means 100 ms, negative for ever. FlushEach
+	// sends each record at once.
+	BufferTimeout time.Duration
+	FlushEach     bool
+	// ZeroExclusive must be set when consumers may ask with no credit of their own (Flink's buffers-per-channel 0).
+	ZeroExclusive bool
+}
+
+const (
+	defaultOutputBuffers = 128
+	defaultBufferTimeout = 100 * time.Millisecond
+	minQuota             = 10
+	overdraft            = 20
+	maxSubpartitions     = 1 << 15
+)
+
+func (c OutputConfig) withDefaults() OutputConfig {
+	if c.Subpartitions == 0 {
+		c.Subpartitions = 1
+	}
+	if c.Buffers == 0 {
+		c.Buffers = max(defaultOutputBuffers, 8*c.Subpartitions)
+	}
+	if c.BuffersPerSubpartition == 0 {
+		c.BuffersPerSubpartition = max(minQuota, c.Buffers/2/c.Subpartitions)
+	}
+	if c.BufferTimeout == 0 {
+		c.BufferTimeout = defaultBufferTimeout
+	}
+	if c.ID == nil {
+		id := NameID(c.Name)
+		c.ID = &id
+	}
+	return c
+}
+
+// ErrNoConsumer is in the error for subpartitions that nobody came to read, or whose consumer went away.
+var ErrNoConsumer = errors.New("no consumer")
+
+// Output is a partition that this node serves: one goroutine writes records to it, each subpartition is read by one
+// consumer. Write waits for memory when consumers are slow: a partitioning writer waits as soon as one subpartition holds its
+// share of buffers, whatever the others could take. On the wire, a slow consumer holds back no other.
+//
+// The methods belong to the writing goroutine, except Barrier, Stats, AwaitConsumers and Close.
+type Output struct {
+	node     *Node
+	cfg      OutputConfig
+	pool     *segment.LocalPool
+	part     *credit.Partition // the loop's
+	w        *serde.RecordWriter[*credit.PartitionWriter]
+	out      *credit.PartitionWriter
+	robin    serde.RoundRobin[[]byte]
+	groups   int
+	encoded  []byte // of elements other than records
+	lent     segment.Buffer
+	lentTo   int
+	readyFn  func() bool
+	resumeFn func() bool
+	resumed  error
+	waits    waitStats
+	closed   atomic.Bool
+
+	lostMu sync.Mutex
+	lost   map[int]error // why consumers went; guarded by lostMu
+
+	posted   atomic.Int32 // barriers in queue
+	postedMu sync.Mutex
+	queue    []Barrier // guarded by postedMu
+}
+
+// NewOutput makes an output and lets consumers find it. Its guarantee of memory is a segment more than it has
+// subpartitions; the error says if that is too much.
+func (n *Node) NewOutput(cfg OutputConfig) (*Output, error) {
+	cfg = cfg.withDefaults()
+	if cfg.Subpartitions < 1 || cfg.Subpartitions > maxSubpartitions {
+		return nil, fmt.Errorf("weir: output %q with %d subpartitions: want 1 to %d", cfg.Name, cfg.Subpartitions, maxSubpartitions)
+	}
+	o := &Output{node: n, cfg: cfg, groups: cfg.MaxParallelism}
+	if o.groups == 0 {
+		o.groups = serde.DefaultMaxParallelism(cfg.Subpartitions)
+	}
+	if err := o.open(); err != nil {
+		return nil, fmt.Errorf("weir: output %q, partition %s: %w", cfg.Name, cfg.ID, err)
+	}
+	if err := n.add(o); err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	return o, nil
+}
+
+func (o *Output) open() (err error) {
+	cfg := &o.cfg
+	if o.robin, err = serde.NewRescalePartitioner[[]byte](cfg.Subpartitions); err != nil {
+		return err
+	}
+	o.pool, err = o.node.pool.NewLocal(segment.LocalConfig{
+		Name: "output " + cfg.Name, Purpose: segment.Send,
+		Required: cfg.Subpartitions + 1, Max: max(cfg.Buffers, cfg.Subpartitions+1),
+		Subpartitions: cfg.Subpartitions, Quota: cfg.BuffersPerSubpartition, Overdraft: overdraft,
+	})
+	if err != nil {
+		return o.node.explain(err)
+	}
+	exclusive := 2
+	if cfg.ZeroExclusive {
+		exclusive = 0
+	}
+	o.part, o.out, err = credit.NewPartition(credit.PartitionConfig{
+		ID: *cfg.ID, Subpartitions: cfg.Subpartitions, Pool: o.pool, Segments: max(cfg.Buffers, cfg.Subpartitions+1) + overdraft,
+		Exclusive: exclusive, Profile: o.node.cfg.Flink, Wake: o.node.loop.Kick,
+	})
+	if err == nil {
+		o.w, err = serde.NewRecordWriter(o.out, cfg.Subpartitions)
+	}
+	if err != nil {
+		o.pool.Close()
+		return err
+	}
+	o.readyFn = func() bool { return o.pool.Available() || o.posted.Load() > 0 || o.gone() }
+	o.resumeFn = func() bool {
+		o.resumed = o.w.Continue()
+		return !errors.Is(o.resumed, serde.ErrUnfinished) || o.gone()
+	}
+	err = o.node.do(func() error {
+		if err := o.node.registry.Register(o.part); err != nil {
+			return err
+		}
+		o.node.loop.AddSource(o.part)
+		if cfg.BufferTimeout > 0 {
+			o.tick()
+		}
+		return nil
+	})
+	if err != nil {
+		o.pool.Close()
+	}
+	return err
+}
+
+// tick flushes what lies in buffers that are not full, for as long as the output lives. On the loop.
+func (o *Output) tick() {
+	o.part.FlushDirty()
+	if !o.part.Done() {
+		o.node.loop.After(o.cfg.BufferTimeout, o.tick)
+	}
+}
+
+// gone tells whether nobody reads any more, or the output failed.
+func (o *Output) gone() bool {
+	gone, _ := o.out.Gone()
+	return gone || o.closed.Load()
+}
+
+func (o *Output) goneErr() error {
+	switch gone, cause := o.out.Gone(); {
+	case !gone:
+		return o.error(ErrClosed)
+	case cause != nil:
+		return o.error(cause)
+	}
+	return o.lostErr(o.out.Lost())
+}
+
+func (o *Output) error(err error) error {
+	return fmt.Errorf("weir: output %q, partition %s: %w", o.cfg.Name, o.cfg.ID, err)
+}
+
+// ID is the partition's id.
+func (o *Output) ID() PartitionID { return *o.cfg.ID }
+
+// Subpartitions is the number of subpartitions.
+func (o *Output) Subpartitions() int { return o.cfg.Subpartitions }
+
+// Write puts a record where the output's partitioning says, by its key. It waits for memory as long as ctx allows. value is free again when it
+// returns. After a context's error nothing of the record was written, unless errors.Is(err, ErrHalfWritten).
+func (o *Output) Write(ctx context.Context, key, value []byte) error {
+	switch o.cfg.Partition {
+	case Broadcast:
+		return o.Broadcast(ctx, value)
+	case RoundRobin:
+		return o.WriteTo(ctx, o.robin.Select(nil), value)
+	case Global:
+		return o.WriteTo(ctx, 0, value)
+	default:
+		return o.WriteTo(ctx, o.SubpartitionOf(key), value)
+	}
+}
+
+// SubpartitionOf is where ByKeyGroup puts a key.
+func (o *Output) SubpartitionOf(key []byte) int {
+	return serde.OperatorIndex(o.groups, o.cfg.Subpartitions, serde.KeyGroup(serde.HashUTF8(key), o.groups))
+}
+
+// WriteTo is Write into a given subpartition.
+func (o *Output) WriteTo(ctx context.Context, sub int, value []byte) error {
+	if o.posted.Load() == 0 {
+		if err := o.w.WriteBytes(sub, value); err == nil && !o.cfg.FlushEach {
+			return nil
+		} else if err != nil && !errors.Is(err, serde.ErrFull) {
+			return o.finishWrite(ctx, err)
+		}
+	}
+	return o.writeSlow(ctx, sub, value)
+}
+
+// errAgain: what was asked for was not begun; ask again.
+var errAgain = errors.New("again")
+
+// ErrHalfWritten is in an error that came in the middle of a record: the output can only be closed.
+var ErrHalfWritten = errors.New("a record is half written")
+
+// TryWrite is Write without waiting: it returns false, and nothing was written, if Write would wait.
+func (o *Output) TryWrite(key, value []byte) (bool, error) {
+	sub := 0
+	switch o.cfg.Partition {
+	case ByKeyGroup:
+		sub = o.SubpartitionOf(key)
+	case RoundRobin:
+		sub = o.robin.Select(nil)
+	}
+	if err := o.serve(); err != nil {
+		return false, err
+	}
+	var err error
+	if o.cfg.Partition == Broadcast {
+		err = o.w.BroadcastBytes(value)
+	} else {
+		err = o.w.WriteBytes(sub, value)
+	}
+	if errors.Is(err, serde.ErrFull) {
+		return false, nil
+	}
+	return err == nil, o.finishWrite(context.Background(), err)
+}
+
+// Available tells whether Write would not wait now.
+func (o *Output) Available() bool { return o.pool.Available() }
+
+// Broadcast writes a record to every subpartition; they share its memory.
+func (o *Output) Broadcast(ctx context.Context, value []byte) error {
+	return o.retry(ctx, func() error { return o.w.BroadcastBytes(value) })
+}
+
+// Watermark tells every consumer that no record with a timestamp of t or less follows, t in milliseconds.
+func (o *Output) Watermark(ctx context.Context, t int64) error {
+	o.encoded = serde.AppendWatermark(o.encoded[:0], t)
+	return o.retry(ctx, func() error { return o.w.WriteAll(o.encoded) })
+}
+
+// ClaimBuffer lends an empty buffer of the segment's size to be filled with bytes that the caller frames itself, for
+// consumers that use Input.NextBuffer. CommitBuffer sends it. What is in it is left over from before.
+func (o *Output) ClaimBuffer(ctx context.Context, sub int) ([]byte, error) {
+	if !o.lent.IsZero() {
+		return nil, o.error(errors.New("a buffer is claimed already"))
+	}
+	b, err := o.w.Lend(sub)
+	if err != nil {
+		err = o.retry(ctx, func() (err error) {
+			b, err = o.w.Lend(sub)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	o.lent, o.lentTo = b, sub
+	return b.Memory(), nil
+}
+
+// CommitBuffer sends the first n bytes of the buffer that ClaimBuffer lent.
+func (o *Output) CommitBuffer(n int) error {
+	b := o.lent
+	o.lent = segment.Buffer{}
+	if err := o.w.WriteBuffer(o.lentTo, b, n); err != nil {
+		return o.error(err)
+	}
+	if o.posted.Load() > 0 {
+		return o.serve()
+	}
+	return nil
+}
+
+func (o *Output) writeSlow(ctx context.Context, sub int, value []byte) error {
+	return o.retry(ctx, func() error { return o.w.WriteBytes(sub, value) })
+}
+
+// retry calls write until it succeeds, and waits for memory in between. Barriers that were posted go out before the record.
+func (o *Output) retry(ctx context.Context, write func() error) error {
+	for {
+		if err := o.serve(); err != nil {
+			return err
+		}
+		err := write()
+		if !errors.Is(err, serde.ErrFull) {
+			return o.finishWrite(ctx, err)
+		}
+		if err := o.wait(ctx, o.readyFn); err != nil {
+			return err
+		}
+	}
+}
+
+// finishWrite ends a write that began: it waits for memory for the rest of the record.
+func (o *Output) finishWrite(ctx context.Context, err error) error {
+	if errors.Is(err, serde.ErrUnfinished) {
+		if err := o.wait(ctx, o.resumeFn); err != nil {
+			return fmt.Errorf("%w: %w", ErrHalfWritten, err)
+		}
+		err = o.resumed
+	}
+	if err != nil {
+		return o.error(err)
+	}
+	if o.cfg.FlushEach {
+		o.w.FlushAll()
+	}
+	return nil
+}
+
+// wait waits until ready, running the loop's turns.
+func (o *Output) wait(ctx context.Context, ready func() bool) error {
+	o.out.Publish()
+	if !ready() {
+		o.waits.begin(o.fullest())
+		err := o.node.loop.RunUntil(ctx, ready, o.pool.Notifier())
+		o.waits.end()
+		if err != nil {
+			return o.error(err)
+		}
+	}
+	if o.gone() {
+		return o.goneErr()
+	}
+	return nil
+}
+
+// fullest is the subpartition that holds most buffers: the one that the writer waits for.
+func (o *Output) fullest() int {
+	sub, most := 0, -1
+	for i := range o.cfg.Subpartitions {
+		if n := o.pool.Charged(i); n > most {
+			sub, most = i, n
+		}
+	}
+	return sub
+}
+
+// Flush lets consumers have what was written so far.
+func (o *Output) Flush() error {
+	if err := o.serve(); err != nil {
+		return err
+	}
+	o.w.FlushAll()
+	return nil
+}
+
+// Barrier posts a checkpoint barrier for all subpartitions. It goes out before the next record that is written, or with the
+// next Flush or Finish. Any goroutine.
+func (o *Output) Barrier(b Barrier) error {
+	if o.closed.Load() {
+		return o.error(ErrClosed)
+	}
+	o.postedMu.Lock()
+	o.queue = append(o.queue, b)
+	o.postedMu.Unlock()
+	o.posted.Add(1)
+	o.pool.Notifier().Wake() // a writer that waits for memory lets the barrier through
+	o.node.loop.Wake()
+	return nil
+}
+
+// serve sends posted barriers.
+func (o *Output) serve() error {
+	for o.posted.Load() > 0 {
+		o.postedMu.Lock()
+		b := o.queue[0]
+		o.queue = o.queue[1:]
+		o.postedMu.Unlock()
+		o.posted.Add(-1)
+		if err := o.emit(&event.Event{Kind: event.CheckpointBarrier, Barrier: b}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// emit broadcasts an event behind everything that was written.
+func (o *Output) emit(e *event.Event) error {
+	priority := e.Kind == event.CheckpointBarrier && e.Barrier.Options.IsUnaligned()
+	b := segment.Wrap(event.AppendPadded(nil, e), event.DataTypeOf(e, priority))
+	if err := o.w.BroadcastEvent(b); err != nil {
+		b.Release()
+		return o.error(err)
+	}
+	return nil
+}
+
+// Finish ends the output: it sends the end of the data, waits until every consumer has processed all of it, ends all
+// subpartitions and waits until the consumers have let go of them. The error says who is missing when ctx ends.
+func (o *Output) Finish(ctx context.Context) error {
+	if err := o.serve(); err != nil {
+		return err
+	}
+	if err := o.emit(&event.Event{Kind: event.EndOfData, StopMode: event.Drain}); err != nil {
+		return err
+	}
+	if err := o.node.loop.RunUntil(ctx, func() bool { return o.out.Settled() || o.gone() }, o.pool.Notifier()); err != nil {
+		return o.missing(err)
+	}
+	if err := o.w.FinishBuffers(); err != nil {
+		return o.error(err)
+	}
+	o.out.FinishAll()
+	o.out.Close()
+	if err := o.node.loop.RunUntil(ctx, o.gone, o.pool.Notifier()); err != nil {
+		return o.missing(err)
+	}
+	if lost := o.out.Lost(); len(lost) > 0 {
+		return o.lostErr(lost)
+	}
+	return nil
+}
+
+// lostErr says which consumers went before they had processed everything, and why, as far as is known.
+func (o *Output) lostErr(subs []int) error {
+	o.lostMu.Lock()
+	defer o.lostMu.Unlock()
+	errs := make([]error, 0, len(subs))
+	for _, sub := range subs {
+		err := o.lost[sub]
+		if err == nil {
+			err = errors.New("cancelled by the consumer")
+		}
+		errs = append(errs, fmt.Errorf("subpartition %d: %w before the end: %w", sub, ErrNoConsumer, err))
+	}
+	return o.error(errors.Join(errs...))
+}
+
+// consumerLost notes why the consumer of a subpartition went. On the loop.
+func (o *Output) consumerLost(sub int, err error) {
+	o.lostMu.Lock()
+	defer o.lostMu.Unlock()
+	if o.lost == nil {
+		o.lost = make(map[int]error)
+	}
+	o.lost[sub] = err
+}
+
+// AwaitConsumers waits until every subpartition has a consumer. The error says which have none when ctx ends. Any
+// goroutine.
+func (o *Output) AwaitConsumers(ctx context.Context) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var missing []int
+		err := o.node.do(func() error {
+			missing = o.withoutConsumer()
+			return nil
+		})
+		if err != nil || len(missing) == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return o.error(fmt.Errorf("%w for subpartitions %v of %d: %w", ErrNoConsumer, missing, o.cfg.Subpartitions, ctx.Err()))
+		case <-tick.C:
+		}
+	}
+}
+
+// withoutConsumer lists the subpartitions that no view was opened for. On the loop.
+func (o *Output) withoutConsumer() (subs []int) {
+	for i := range o.part.Subpartitions() {
+		if !o.part.Subpartition(i).HadView() {
+			subs = append(subs, i)
+		}
+	}
+	return subs
+}
+
+// missing adds to err which subpartitions still hold data.
+func (o *Output) missing(err error) error {
+	var subs []int
+	_ = o.node.do(func() error {
+		for i := range o.part.Subpartitions() {
+			if s := o.part.Subpartition(i); !s.Released() {
+				subs = append(subs, i)
+			}
+		}
+		return nil
+	})
+	return o.error(fmt.Errorf("%w until the end for subpartitions %v of %d: %w", ErrNoConsumer, subs, o.cfg.Subpartitions, err))
+}
+
+// Close gives up what consumers have not taken, and the output's memory. Close after Finish drops nothing. Any goroutine, once
+// the writing one is done.
+func (o *Output) Close() error {
+	if o.closed.Swap(true) {
+		return nil
+	}
+	o.node.remove(o)
+	if !o.lent.IsZero() {
+		o.lent.Release()
+	}
+	o.w.Close()
+	o.out.Close()
+	err := o.node.do(func() error {
+		o.part.Poll()
+		o.part.Release()
+		o.part.Poll()
+		o.node.loop.RemoveSource(o.part)
+		return nil
+	})
+	o.pool.Close()
+	return err
+}
+
+// OutputStats is what an output did so far.
+type OutputStats struct {
+	// Buffers and Bytes that are finished, once for each subpartition that got them.
+	Buffers, Bytes uint64
+	// Waits is how often the writer had to wait for memory, Waited how long in all, and WaitedFor how long because of each
+	// subpartition: the one that held most buffers when the wait began.
+	Waits     int64
+	Waited    time.Duration
+	WaitedFor []time.Duration
+	// WaitingFor is the subpartition that the writer waits for right now, -1 if it does not wait.
+	WaitingFor int
+}
+
+// Stats returns what the output did so far. The writing goroutine; Waits are for any.
+func (o *Output) Stats() OutputStats {
+	s := o.w.Stats()
+	st := OutputStats{Buffers: s.Buffers, Bytes: s.Bytes}
+	o.waits.read(&st)
+	return st
+}
+
+// waitStats keeps account of the writer's waits. The writer writes, anybody reads.
+type waitStats struct {
+	mu      sync.Mutex // a wait is long; nothing here is on the hot path
+	since   time.Time
+	sub     int
+	waiting bool
+	n       int64
+	total   time.Duration
+	by      []time.Duration
+}
+
+func (w *waitStats) begin(sub int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting, w.sub, w.since = true, sub, time.Now()
+	w.n++
+}
+
+func (w *waitStats) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := time.Since(w.since)
+	w.waiting = false
+	w.total += d
+	for len(w.by) <= w.sub {
+		w.by = append(w.by, 0)
+	}
+	w.by[w.sub] += d
+}
+
+func (w *waitStats) read(st *OutputStats) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	st.Waits, st.Waited, st.WaitingFor = w.n, w.total, -1
+	st.WaitedFor = append([]time.Duration(nil), w.by...)
+	if w.waiting {
+		st.WaitingFor = w.sub
+		st.Waited += time.Since(w.since)
+	}
+}

@@ -1,0 +1,215 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/weirflow/weir/credit"
+	"github.com/weirflow/weir/netio"
+	"github.com/weirflow/weir/segment"
+)
+
+// Flink is the release line of Flink's data plane that a node speaks. Both ends of a connection speak the same.
+type Flink = credit.Profile
+
+// The release lines.
+const (
+	Flink23  = credit.Flink23
+	Flink120 = credit.Flink120
+)
+
+// Config configures a Node. The zero value is a node that only reads, with 64 MiB of memory.
+type Config struct {
+	// Listen is where outputs are served: "HOST:PORT", port 0 for a free one. Empty: this node has no outputs that others read.
+	Listen string
+	// Memory is the budget for segments, in bytes; 0 means 64 MiB. MemoryNeeded says how much inputs and outputs take.
+	Memory int64
+	// SegmentSize is the size of a network buffer, in bytes; 0 means 32 KiB. Both ends use the same.
+	SegmentSize int
+	// Flink is the release line spoken; the zero value is 2.3.
+	Flink Flink
+	// Poll is how long an idle loop polls before it sleeps: 0 means 50 µs, negative never. A container with a CPU quota sets it
+	// negative.
+	Poll time.Duration
+	// Dedicated gives the loop a thread of its own, which never gives up the loop, instead of letting inputs and outputs
+	// run its turns.
+	Dedicated bool
+	// RequestTimeout is how long the request of a partition that does not exist yet waits at this node; 0 means 10 s.
+	RequestTimeout time.Duration
+	// MaxRecord bounds the size of a record that is read, in bytes; 0 means 64 MiB.
+	MaxRecord int
+	// Socket holds the options of connections.
+	Socket netio.SocketOptions
+	// Logger gets errors that concern no input or output. Nil: nobody does.
+	Logger *slog.Logger
+}
+
+const (
+	defaultMemory         = 64 << 20
+	defaultMaxRecord      = 64 << 20
+	defaultRequestTimeout = 10 * time.Second
+	// openLimit bounds how long a node waits for its own loop, which turns many times a second.
+	openLimit = 10 * time.Second
+)
+
+func (c Config) withDefaults() Config {
+	if c.Memory == 0 {
+		c.Memory = defaultMemory
+	}
+	if c.SegmentSize == 0 {
+		c.SegmentSize = segment.DefaultSize
+	}
+	if c.RequestTimeout == 0 {
+		c.RequestTimeout = defaultRequestTimeout
+	}
+	if c.MaxRecord == 0 {
+		c.MaxRecord = defaultMaxRecord
+	}
+	return c
+}
+
+// ErrClosed is in the error of whatever is asked of a closed node, output or input.
+var ErrClosed = errors.New("closed")
+
+// Node is the place in a process that outputs and inputs live in: a budget of memory, a loop with its connections, and an
+// address to be reached at. All methods are for any goroutine.
+type Node struct {
+	cfg      Config
+	pool     *segment.Pool
+	loop     *netio.Loop
+	registry *credit.Registry
+	server   *credit.Server
+	addr     net.Addr
+	began    time.Time
+
+	mu     sync.Mutex
+	open   map[closer]struct{} // outputs and inputs; guarded by mu
+	closed bool                // guarded by mu
+}
+
+type closer interface{ Close() error }
+
+// Open makes a node: it maps its memory, starts its loop and listens if it is to. Close ends all of it.
+func Open(cfg Config) (*Node, error) {
+	cfg = cfg.withDefaults()
+	if cfg.Memory < int64(cfg.SegmentSize) {
+		return nil, fmt.Errorf("weir: %d bytes of memory are less than one segment of %d", cfg.Memory, cfg.SegmentSize)
+	}
+	pool, err := segment.NewPool(segment.Config{SegmentSize: cfg.SegmentSize, Segments: int(cfg.Memory / int64(cfg.SegmentSize))})
+	if err != nil {
+		return nil, fmt.Errorf("weir: %w", err)
+	}
+	n := &Node{cfg: cfg, pool: pool, open: make(map[closer]struct{}), began: time.Now()}
+	if err := n.start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("weir: %w", err), n.Close())
+	}
+	return n, nil
+}
+
+func (n *Node) start() (err error) {
+	n.loop, err = netio.NewLoop(netio.LoopConfig{
+		Poll: n.cfg.Poll, Dedicated: n.cfg.Dedicated, FullFrame: n.cfg.SegmentSize, Socket: n.cfg.Socket, Logger: n.cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	return n.do(func() error {
+		n.registry = credit.NewRegistry(credit.RegistryConfig{
+			Timeout: n.cfg.RequestTimeout,
+			Clock:   func() time.Duration { return n.loop.Now().Sub(n.began) },
+		})
+		if n.cfg.Listen == "" {
+			return nil
+		}
+		n.server = credit.NewServer(n.loop, n.registry, credit.ServerOptions{
+			Profile: n.cfg.Flink, OnLost: n.consumerLost,
+		})
+		n.addr, err = n.server.Listen("tcp", n.cfg.Listen)
+		return err
+	})
+}
+
+// do runs f as holder of the loop's token and returns its error.
+func (n *Node) do(f func() error) error {
+	done := make(chan error, 1)
+	if !n.loop.Post(func() { done <- f() }) {
+		return ErrClosed
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(openLimit):
+		return errors.New("the node's loop does not turn: something in it blocks")
+	}
+}
+
+// Addr is where the node listens; nil if it does not.
+func (n *Node) Addr() net.Addr { return n.addr }
+
+// Loop is the node's loop, for those that drive or watch it themselves.
+func (n *Node) Loop() *netio.Loop { return n.loop }
+
+// consumerLost passes on that a consumer went. On the loop.
+func (n *Node) consumerLost(id PartitionID, sub int, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.open {
+		if o, ok := c.(*Output); ok && *o.cfg.ID == id {
+			o.consumerLost(sub, err)
+		}
+	}
+}
+
+// add notes an output or input to be closed with the node.
+func (n *Node) add(c closer) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return fmt.Errorf("weir: node is %w", ErrClosed)
+	}
+	n.open[c] = struct{}{}
+	return nil
+}
+
+func (n *Node) remove(c closer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.open, c)
+}
+
+// Close closes the outputs and inputs that are still open, the connections and the loop, and gives the memory back. Its error names
+// each buffer that did not come home.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return nil
+	}
+	n.closed = true
+	open := make([]closer, 0, len(n.open))
+	for c := range n.open {
+		open = append(open, c)
+	}
+	n.mu.Unlock()
+	var errs []error
+	for _, c := range open {
+		errs = append(errs, c.Close())
+	}
+	if n.loop != nil {
+		errs = append(errs, n.do(func() error {
+			if n.server != nil {
+				n.server.Close()
+			}
+			return nil
+		}))
+		ctx, cancel := context.WithTimeout(context.Background(), openLimit)
+		defer cancel()
+		errs = append(errs, n.loop.Close(ctx))
+	}
+	return errors.Join(append(errs, n.pool.Close())...)
+}
