@@ -142,8 +142,7 @@ func (g *Gate) plain(c *gateChannel, b segment.Buffer) (segment.Buffer, error) {
 	} else if b, err = g.cfg.Decompress(b); err == nil {
 		return b, nil
 	}
-	c.err = c.error(err)
-	return segment.Buffer{}, c.err
+	return segment.Buffer{}, g.refuse(c, err)
 }
 
 // decode decodes an event and does what the gate has to do about it.
@@ -172,8 +171,22 @@ func (g *Gate) decode(c *gateChannel, e *queued) (*event.Event, error) {
 			return &g.event, nil
 		}
 	}
+	return nil, g.refuse(c, err)
+}
+
+// refuse ends a channel because of the item just taken from it; the caller reports it, so the line need not again.
+func (g *Gate) refuse(c *gateChannel, err error) error {
 	c.err = c.error(err)
-	return nil, c.err
+	g.leave(c)
+	return c.err
+}
+
+// leave takes a channel out of the ready line.
+func (g *Gate) leave(c *gateChannel) {
+	if c.enqueued {
+		g.ready.Remove(g.position(int32(c.index)))
+		c.enqueued, c.enqueuedPriority = false, false
+	}
 }
 
 func (g *Gate) decodeInto(e *queued) error {
@@ -202,10 +215,7 @@ func (g *Gate) dropEvent() {
 func (g *Gate) endOfPartition(c *gateChannel) {
 	c.ended = true
 	g.ended++
-	if c.enqueued {
-		g.ready.Remove(g.position(int32(c.index)))
-		c.enqueued, c.enqueuedPriority = false, false
-	}
+	g.leave(c)
 	g.Release(c.index)
 }
 
