@@ -122,22 +122,41 @@ func (f KeyHashFunc[T]) KeyHash(rec T) int32 { return f(rec) }
 // KeyGroupPartitioner sends all records of a key to the subtask that owns the
 // key's group (Flink: KeyGroupStreamPartitioner, named HASH).
 type KeyGroupPartitioner[T any, H KeyHasher[T]] struct {
-	hasher    H
-	groups, n int
+	hasher H
+	owner  []uint16 // of each key group; its length is the number of key groups
+	mask   uint32   // length - 1 if that is a power of two, as it is by default; else 0
 }
 
 // NewKeyGroupPartitioner returns one for n subpartitions, one a subtask of the
 // consumer, which has maxParallelism key groups. An error wraps [ErrParallelism].
 func NewKeyGroupPartitioner[T any, H KeyHasher[T]](hasher H, maxParallelism, n int) (KeyGroupPartitioner[T, H], error) {
+	p := KeyGroupPartitioner[T, H]{hasher: hasher}
 	if err := CheckParallelism(maxParallelism, n); err != nil {
-		return KeyGroupPartitioner[T, H]{}, err
+		return p, err
 	}
-	return KeyGroupPartitioner[T, H]{hasher: hasher, groups: maxParallelism, n: n}, nil
+	p.owner = make([]uint16, maxParallelism)
+	for group := range p.owner {
+		p.owner[group] = uint16(OperatorIndex(maxParallelism, n, group))
+	}
+	if maxParallelism&(maxParallelism-1) == 0 {
+		p.mask = uint32(maxParallelism - 1)
+	}
+	return p, nil
 }
 
-// Select returns the subtask that owns the key's group.
+// Select returns the subtask that owns the key's group. The zero
+// KeyGroupPartitioner, which has no groups, returns 0.
 func (p KeyGroupPartitioner[T, H]) Select(rec T) int {
-	return ChannelOf(p.hasher.KeyHash(rec), p.groups, p.n)
+	group := uint32(MurmurHash(p.hasher.KeyHash(rec)))
+	if p.mask != 0 {
+		group &= p.mask
+	} else if n := uint32(len(p.owner)); n != 0 {
+		group %= n
+	}
+	if int(group) < len(p.owner) {
+		return int(p.owner[group])
+	}
+	return 0
 }
 
 // CustomPartitioner lets the user's function choose by a key (Flink:

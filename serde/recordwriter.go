@@ -139,6 +139,16 @@ func (w *RecordWriter[O]) WriteRecord(sub int, rec []byte) error {
 // Broadcast writes rec once into a buffer that all subpartitions share. Errors
 // are those of WriteRecord.
 func (w *RecordWriter[O]) Broadcast(rec []byte) error {
+	if w.open != nil {
+		b := &w.shared[0]
+		if p := b.Spare(); len(p)-lengthSize > len(rec) {
+			binary.BigEndian.PutUint32(p, uint32(len(rec)))
+			copy(p[lengthSize:], rec)
+			b.Advance(lengthSize + len(rec))
+			b.Commit()
+			return nil
+		}
+	}
 	return w.write(broadcastTarget, broadcastTarget+1, nil, rec)
 }
 
@@ -170,8 +180,9 @@ func (w *RecordWriter[O]) write(sub, end int, head, body []byte) error {
 		return ErrFinished
 	case sub != broadcastTarget && (sub < 0 || end > len(w.slots)):
 		return fmt.Errorf("%w: %d of %d", ErrSubpartition, sub, len(w.slots))
-	case len(body) > MaxRecordLength-len(head):
-		return fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(head)+len(body), MaxRecordLength)
+	}
+	if err := checkWritten(len(head), len(body)); err != nil {
+		return err
 	}
 	op := &w.op
 	binary.BigEndian.PutUint32(op.head[:], uint32(len(head)+len(body)))
@@ -182,6 +193,14 @@ func (w *RecordWriter[O]) write(sub, end int, head, body []byte) error {
 		return ErrFull
 	}
 	return w.run()
+}
+
+// checkWritten refuses a record that its length field cannot tell.
+func checkWritten(head, body int) error {
+	if body > MaxRecordLength-head {
+		return fmt.Errorf("%w: %d bytes and %d in front of them, the limit is %d", ErrTooLarge, body, head, MaxRecordLength)
+	}
+	return nil
 }
 
 // admit decides whether the record may begin. A record that fits into the open

@@ -42,7 +42,7 @@ func WriteValue[T any, A Appender[T], O Output](w *RecordWriter[O], a A, sub int
 		if p := b.Spare(); len(p) > lengthSize+w.guess {
 			rec := a.Append(p[lengthSize:lengthSize:len(p)], v)
 			w.guessNext(len(rec))
-			inPlace := len(rec) > 0 && &rec[0] == &p[lengthSize]
+			inPlace := cap(rec) > 0 && &rec[:1][0] == &p[lengthSize]
 			if inPlace && len(rec) < len(p)-lengthSize {
 				binary.BigEndian.PutUint32(p, uint32(len(rec)))
 				b.Advance(lengthSize + len(rec))
@@ -52,8 +52,9 @@ func WriteValue[T any, A Appender[T], O Output](w *RecordWriter[O], a A, sub int
 			// It fills the buffer to the last byte, or there was no room and it
 			// lies on the heap now. The bytes behind the written ones are nobody's,
 			// so nothing has to be undone.
-			if !inPlace && cap(rec) > cap(w.scratch) {
-				w.scratch = rec
+			if !inPlace {
+				w.scratch = append(w.scratch[:0], rec...)
+				rec = w.scratch
 			}
 			return w.WriteRecord(sub, rec)
 		}

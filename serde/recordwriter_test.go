@@ -1,0 +1,708 @@
+package serde
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/weirflow/weir/segment"
+	"pgregory.net/rapid"
+)
+
+// memOutput is an output that keeps its queues in memory.
+type memOutput struct {
+	pool    *segment.LocalPool
+	queues  [][]memItem
+	hints   []int
+	gone    []bool // finished or released subpartitions
+	flushed []int
+	charged []int
+	dry     bool // Take fails
+}
+
+type memItem struct {
+	r       segment.Reader
+	partial int
+	event   segment.Buffer
+}
+
+func (o *memOutput) Available(int) bool { return !o.dry && o.pool.Available() }
+
+func (o *memOutput) Take(sub int) (segment.Buffer, bool) {
+	if o.dry {
+		return segment.Buffer{}, false
+	}
+	b, ok := o.pool.Take()
+	if ok {
+		o.charged[sub]++
+	}
+	return b, ok
+}
+
+func (o *memOutput) Add(sub int, r segment.Reader, partial int) (int, bool) {
+	if o.gone[sub] {
+		r.Close()
+		return 1, false // the size must be ignored
+	}
+	o.queues[sub] = append(o.queues[sub], memItem{r: r, partial: partial})
+	return o.hints[sub], true
+}
+
+func (o *memOutput) AddEvent(sub int, b segment.Buffer) bool {
+	if o.gone[sub] {
+		b.Release()
+		return false
+	}
+	o.queues[sub] = append(o.queues[sub], memItem{event: b})
+	return true
+}
+
+func (o *memOutput) Flush(sub int) { o.flushed[sub]++ }
+
+// bench is a writer on a memOutput, and what was read of its queues.
+type writerBench struct {
+	*memOutput
+	w      *RecordWriter[*memOutput]
+	global *segment.Pool
+}
+
+func newWriterBench(t tb, subs, size, segments, overdraft int) *writerBench {
+	t.Helper()
+	global, err := segment.NewPool(segment.Config{SegmentSize: size, Segments: segments + overdraft})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := global.NewLocal(segment.LocalConfig{Name: "test", Required: segments, Max: segments, Subpartitions: subs, Overdraft: overdraft})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &memOutput{pool: pool, queues: make([][]memItem, subs), hints: make([]int, subs), gone: make([]bool, subs),
+		flushed: make([]int, subs), charged: make([]int, subs)}
+	w, err := NewRecordWriter(o, subs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &writerBench{memOutput: o, w: w, global: global}
+}
+
+// take reads what sub has, as text: buffers in hex with their partial length if
+// there is one, events by their content.
+func (o *memOutput) take(sub int) []string {
+	var got []string
+	for len(o.queues[sub]) > 0 {
+		it := &o.queues[sub][0]
+		if !it.event.IsZero() {
+			got = append(got, string(it.event.Bytes()))
+			it.event.Release()
+			o.queues[sub] = o.queues[sub][1:]
+			continue
+		}
+		b, finished := it.r.Next()
+		if !b.IsZero() {
+			text := fmt.Sprintf("%x", b.Bytes())
+			if it.partial != 0 {
+				text = fmt.Sprintf("%d:%s", it.partial, text)
+			}
+			got = append(got, text)
+			b.Release()
+		}
+		if !finished {
+			break
+		}
+		it.r.Close()
+		o.queues[sub] = o.queues[sub][1:]
+	}
+	o.pool.Drain()
+	return got
+}
+
+// end closes everything and fails if a segment did not come home.
+func (b *writerBench) end(t tb) {
+	t.Helper()
+	b.w.Close()
+	b.w.Close()
+	for sub := range b.queues {
+		b.take(sub)
+		for i := range b.queues[sub] {
+			b.queues[sub][i].r.Close()
+		}
+	}
+	b.pool.Close()
+	if err := b.global.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func event(name string) segment.Buffer {
+	return segment.Wrap([]byte(name), segment.EventBuffer)
+}
+
+func wantTaken(t tb, b *writerBench, sub int, want ...string) {
+	t.Helper()
+	got := b.take(sub)
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("subpartition %d: %q, want %q", sub, got, want)
+	}
+}
+
+func must(t tb, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWriterExamples are the examples of Flink's behaviour, segment 16.
+func TestWriterExamples(t *testing.T) {
+	t.Run("spanning", func(t *testing.T) {
+		b := newWriterBench(t, 1, 16, 4, 0)
+		defer b.end(t)
+		must(t, b.w.WriteRecord(0, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}))
+		must(t, b.w.WriteRecord(0, []byte{0x40, 0x41, 0x42, 0x43}))
+		wantTaken(t, b, 0, "000000140102030405060708090a0b0c", "8:0d0e0f1011121314"+"0000000440414243")
+	})
+	t.Run("length cut", func(t *testing.T) {
+		b := newWriterBench(t, 1, 16, 4, 0)
+		defer b.end(t)
+		must(t, b.w.WriteRecord(0, pattern(0, 10)))
+		must(t, b.w.WriteRecord(0, []byte{0x60, 0x61, 0x62}))
+		wantTaken(t, b, 0, fmt.Sprintf("0000000a%x0000", pattern(0, 10)), "5:0003606162")
+	})
+	t.Run("broadcast, unicast, event", func(t *testing.T) {
+		b := newWriterBench(t, 2, 16, 4, 0)
+		defer b.end(t)
+		must(t, b.w.Broadcast([]byte{0x80, 0x81}))
+		must(t, b.w.WriteRecord(0, []byte{0x90}))
+		must(t, b.w.BroadcastEvent(event("event")))
+		wantTaken(t, b, 0, "000000028081", "0000000190", "event")
+		wantTaken(t, b, 1, "000000028081", "event")
+		if b.charged[0] != 2 || b.charged[1] != 0 {
+			t.Errorf("charged %v", b.charged)
+		}
+		if s := b.w.Stats(); s.Buffers != 3 || s.Bytes != 6+6+5 {
+			t.Errorf("stats %+v", s)
+		}
+	})
+	t.Run("hint below a record", func(t *testing.T) {
+		b := newWriterBench(t, 1, 16, 4, 0)
+		defer b.end(t)
+		b.hints[0] = 5
+		must(t, b.w.WriteRecord(0, pattern(0, 8)))
+		must(t, b.w.WriteRecord(0, pattern(1, 8)))
+		wantTaken(t, b, 0, fmt.Sprintf("00000008%x", pattern(0, 8)), fmt.Sprintf("00000008%x", pattern(1, 8)))
+	})
+	t.Run("hint and a spanning record", func(t *testing.T) {
+		b := newWriterBench(t, 1, 16, 4, 0)
+		defer b.end(t)
+		b.hints[0] = 5
+		must(t, b.w.WriteRecord(0, pattern(0, 20)))
+		must(t, b.w.WriteRecord(0, pattern(1, 2)))
+		got := b.take(0)
+		sizes := []int{16, 8, 6}
+		for i, g := range got {
+			if n := len(g[bytes.IndexByte([]byte(g), ':')+1:]) / 2; n != sizes[i] {
+				t.Errorf("buffer %d has %d bytes, want %d", i, n, sizes[i])
+			}
+		}
+		if len(got) != 3 {
+			t.Errorf("%d buffers", len(got))
+		}
+	})
+	t.Run("pool exhausted", func(t *testing.T) {
+		b := newWriterBench(t, 1, 16, 1, 0)
+		defer b.end(t)
+		b.hints[0] = 8
+		must(t, b.w.WriteRecord(0, []byte{1, 2}))
+		must(t, b.w.WriteRecord(0, []byte{3})) // 11 bytes in a buffer of 8: its cap was raised
+		must(t, b.w.FinishBuffers())
+		wantTaken(t, b, 0, "0000000201020000000103")
+	})
+	t.Run("record ends with the buffer", func(t *testing.T) {
+		b := newWriterBench(t, 1, 16, 4, 0)
+		defer b.end(t)
+		must(t, b.w.WriteRecord(0, pattern(0, 12)))
+		must(t, b.w.WriteRecord(0, pattern(1, 1)))
+		wantTaken(t, b, 0, fmt.Sprintf("0000000c%x", pattern(0, 12)), "000000011f")
+	})
+}
+
+// TestWriterHintOfGone: a subpartition that is finished has no say in the size
+// of shared buffers.
+func TestWriterHintOfGone(t *testing.T) {
+	b := newWriterBench(t, 3, 64, 8, 0)
+	defer b.end(t)
+	b.hints = []int{30, 20, 0}
+	b.gone[1] = true
+	for i := range 4 {
+		must(t, b.w.Broadcast(pattern(i, 11)))
+	}
+	must(t, b.w.FinishBuffers())
+	for _, sub := range []int{0, 2} {
+		if got := b.take(sub); len(got) != 2 || len(got[0]) != 60 && len(got[0]) != 2*30 {
+			t.Errorf("subpartition %d: %q", sub, got)
+		}
+	}
+	if got := b.take(1); len(got) != 0 {
+		t.Errorf("finished subpartition got %q", got)
+	}
+}
+
+// TestWriterNeverBlocks: without memory a record does not begin; one that has
+// begun says so and goes on later.
+func TestWriterNeverBlocks(t *testing.T) {
+	b := newWriterBench(t, 2, 16, 2, 1)
+	defer b.end(t)
+	must(t, b.w.WriteRecord(0, pattern(0, 4)))
+	must(t, b.w.WriteRecord(1, pattern(1, 4)))
+	// Both are taken. What fits into an open buffer goes on; another record does not begin, although there is overdraft.
+	must(t, b.w.WriteRecord(0, pattern(2, 3)))
+	if err := b.w.WriteRecord(0, pattern(3, 30)); !errors.Is(err, ErrFull) || b.w.Pending() {
+		t.Fatalf("got %v, pending %v", err, b.w.Pending())
+	}
+	if err := b.w.Broadcast(pattern(3, 30)); !errors.Is(err, ErrFull) || b.w.Pending() {
+		t.Fatalf("got %v, pending %v", err, b.w.Pending())
+	}
+	wantTaken(t, b, 0, fmt.Sprintf("00000004%x00000003%x", pattern(0, 4), pattern(2, 3)))
+	must(t, b.w.FinishBuffers())
+	b.take(0)
+	b.take(1)
+	// A record of five buffers: two, one of overdraft, then no more.
+	big := pattern(4, 70)
+	if err := b.w.WriteRecord(1, big); !errors.Is(err, ErrUnfinished) || !b.w.Pending() {
+		t.Fatalf("got %v, pending %v", err, b.w.Pending())
+	}
+	ev := event("e")
+	for name, err := range map[string]error{
+		"WriteRecord":    b.w.WriteRecord(0, nil),
+		"WriteElement":   b.w.WriteElement(0, nil),
+		"WriteElementAt": b.w.WriteElementAt(0, 1, nil),
+		"WriteAll":       b.w.WriteAll(nil),
+		"Broadcast":      b.w.Broadcast(nil),
+		"WriteValue":     WriteValue(b.w, stringAppender{}, 0, "x"),
+		"BroadcastValue": BroadcastValue(b.w, stringAppender{}, "x"),
+		"BroadcastEvent": b.w.BroadcastEvent(ev),
+		"WriteEvent":     b.w.WriteEvent(0, ev),
+		"Finish":         b.w.Finish(ev),
+		"FinishBuffers":  b.w.FinishBuffers(),
+		"Continue":       b.w.Continue(),
+	} {
+		if !errors.Is(err, ErrUnfinished) {
+			t.Errorf("%s within a record: %v", name, err)
+		}
+	}
+	got := b.take(1)
+	for b.w.Pending() {
+		if err := b.w.Continue(); err != nil && !errors.Is(err, ErrUnfinished) {
+			t.Fatal(err)
+		}
+		got = append(got, b.take(1)...)
+	}
+	must(t, b.w.Continue())
+	must(t, b.w.WriteEvent(1, ev))
+	got = append(got, b.take(1)...)
+	stream := fmt.Sprintf("%x", framed(big))
+	want := []string{stream[:32], "16:" + stream[32:64], "16:" + stream[64:96], "16:" + stream[96:128], "10:" + stream[128:], "e"}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("got %q", got)
+	}
+}
+
+// TestWriteAllResumes: a record for all subpartitions goes on where it stopped.
+func TestWriteAllResumes(t *testing.T) {
+	b := newWriterBench(t, 3, 16, 4, 0)
+	defer b.end(t)
+	rec := pattern(1, 20) // two buffers each, so 4 do for all but one half
+	if err := b.w.WriteAll(rec); !errors.Is(err, ErrUnfinished) {
+		t.Fatalf("got %v", err)
+	}
+	got := make([]string, 3)
+	for {
+		for sub := range got {
+			for _, g := range b.take(sub) {
+				got[sub] += g + " "
+			}
+		}
+		if !b.w.Pending() {
+			break
+		}
+		if err := b.w.Continue(); err != nil && !errors.Is(err, ErrUnfinished) {
+			t.Fatal(err)
+		}
+	}
+	stream := fmt.Sprintf("%x", framed(rec))
+	for sub := range got {
+		if want := stream[:32] + " 8:" + stream[32:] + " "; got[sub] != want {
+			t.Errorf("subpartition %d: %q, want %q", sub, got[sub], want)
+		}
+	}
+}
+
+func TestWriterMisuse(t *testing.T) {
+	if _, err := NewRecordWriter(&memOutput{}, 0); !errors.Is(err, ErrSubpartition) {
+		t.Errorf("no subpartition: %v", err)
+	}
+	b := newWriterBench(t, 2, 16, 4, 0)
+	ev := event("e")
+	for _, sub := range []int{-2, 2, 1 << 40} {
+		for name, err := range map[string]error{
+			"WriteRecord":    b.w.WriteRecord(sub, nil),
+			"WriteElement":   b.w.WriteElement(sub, nil),
+			"WriteElementAt": b.w.WriteElementAt(sub, 1, nil),
+			"WriteValue":     WriteValue(b.w, stringAppender{}, sub, "x"),
+			"WriteEvent":     b.w.WriteEvent(sub, ev),
+		} {
+			if !errors.Is(err, ErrSubpartition) {
+				t.Errorf("%s to %d: %v", name, sub, err)
+			}
+		}
+		b.w.Flush(sub)
+	}
+	b.w.Flush(1)
+	b.w.FlushAll()
+	if fmt.Sprint(b.flushed) != "[1 2]" {
+		t.Errorf("flushed %v", b.flushed)
+	}
+	must(t, b.w.WriteRecord(1, []byte("x")))
+	must(t, b.w.Finish(ev.Retain()))
+	wantTaken(t, b, 0, "e")
+	wantTaken(t, b, 1, "0000000178", "e")
+	for name, err := range map[string]error{
+		"WriteRecord":    b.w.WriteRecord(0, nil),
+		"WriteAll":       b.w.WriteAll(nil),
+		"Broadcast":      b.w.Broadcast(nil),
+		"BroadcastEvent": b.w.BroadcastEvent(ev),
+		"WriteEvent":     b.w.WriteEvent(0, ev),
+		"Finish":         b.w.Finish(ev),
+	} {
+		if !errors.Is(err, ErrFinished) {
+			t.Errorf("%s after Finish: %v", name, err)
+		}
+	}
+	if ev.Refs() != 1 {
+		t.Errorf("event has %d references", ev.Refs())
+	}
+	ev.Release()
+	b.end(t)
+
+	// An output that gives something that is no buffer.
+	bad, err := NewRecordWriter(zeroOutput{}, 1)
+	must(t, err)
+	if err := bad.WriteRecord(0, []byte("x")); !errors.Is(err, ErrFull) {
+		t.Errorf("zero buffer: %v", err)
+	}
+}
+
+type zeroOutput struct{ memOutput }
+
+func (zeroOutput) Available(int) bool                       { return true }
+func (zeroOutput) Take(int) (segment.Buffer, bool)          { return segment.Buffer{}, true }
+func (zeroOutput) Add(int, segment.Reader, int) (int, bool) { return 0, false }
+func (zeroOutput) AddEvent(int, segment.Buffer) bool        { return false }
+func (zeroOutput) Flush(int)                                {}
+
+// TestWriterTooLarge: head and body together must fit the length field.
+func TestWriterTooLarge(t *testing.T) {
+	for _, tc := range []struct {
+		head, body int
+		ok         bool
+	}{
+		{0, 0, true}, {0, MaxRecordLength, true}, {0, MaxRecordLength + 1, false},
+		{9, MaxRecordLength - 9, true}, {9, MaxRecordLength - 8, false}, {9, math.MaxInt, false},
+	} {
+		if err := checkWritten(tc.head, tc.body); (err == nil) != tc.ok || !tc.ok && !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+}
+
+// stringAppender encodes a string as its bytes.
+type stringAppender struct{}
+
+func (stringAppender) Append(dst []byte, s string) []byte { return append(dst, s...) }
+
+// TestEmptyValueIsNotKept: an empty value encoded in place once became the
+// writer's scratch array, which so lay in a segment.
+func TestEmptyValueIsNotKept(t *testing.T) {
+	b := newWriterBench(t, 1, 16, 4, 0)
+	defer b.end(t)
+	must(t, b.w.WriteRecord(0, nil))
+	must(t, b.w.WriteRecord(0, nil))
+	must(t, WriteValue(b.w, stringAppender{}, 0, ""))
+	must(t, WriteValue(b.w, stringAppender{}, 0, "x"))
+	must(t, b.w.FinishBuffers())
+	wantTaken(t, b, 0, "00000000000000000000000000000001", "1:78")
+}
+
+// TestWriteForms: the forms without copying write what the plain one does, for
+// every room that is left in the buffer.
+func TestWriteForms(t *testing.T) {
+	for room := range 40 {
+		for n := range 24 {
+			value := pattern(room, n)
+			plain := map[string][]byte{
+				"element": append([]byte{1}, value...),
+				"at":      append(append([]byte{0}, 0, 0, 0, 0, 0, 0, 3, 0xe8), value...),
+				"value":   value,
+			}
+			forms := map[string]func(w *RecordWriter[*memOutput]) error{
+				"element": func(w *RecordWriter[*memOutput]) error { return w.WriteElement(0, value) },
+				"at":      func(w *RecordWriter[*memOutput]) error { return w.WriteElementAt(0, 1000, value) },
+				"value":   func(w *RecordWriter[*memOutput]) error { return WriteValue(w, stringAppender{}, 0, string(value)) },
+			}
+			for form, rec := range plain {
+				var got [2]string
+				for i, f := range []func(w *RecordWriter[*memOutput]) error{
+					forms[form],
+					func(w *RecordWriter[*memOutput]) error { return w.WriteRecord(0, rec) },
+				} {
+					b := newWriterBench(t, 1, 64, 4, 0)
+					must(t, b.w.WriteRecord(0, make([]byte, 60-room)))
+					must(t, f(b.w))
+					must(t, f(b.w)) // for values: once with a guess
+					got[i] = fmt.Sprint(b.take(0))
+					b.end(t)
+				}
+				if got[0] != got[1] {
+					t.Fatalf("%s, room %d, %d bytes: %s, want %s", form, room, n, got[0], got[1])
+				}
+			}
+		}
+	}
+	// Broadcast forms, and stream records by a serializer.
+	b := newWriterBench(t, 2, 64, 4, 0)
+	defer b.end(t)
+	must(t, b.w.BroadcastElement([]byte("v")))
+	must(t, b.w.BroadcastElementAt(1, []byte("v")))
+	must(t, BroadcastValue(b.w, stringAppender{}, "v"))
+	must(t, b.w.WriteRecord(AllSubpartitions, []byte("v")))
+	s := StreamRecordAppender[string, stringAppender]{}
+	must(t, BroadcastValue(b.w, s, StreamRecord[string]{Value: "v"}))
+	must(t, BroadcastValue(b.w, s, StreamRecord[string]{Value: "v", Timestamp: 1, HasTimestamp: true}))
+	want := "000000020176" + "0000000a00000000000000000176" + "0000000176" + "0000000176" + "000000020176" + "0000000a00000000000000000176"
+	wantTaken(t, b, 0, want)
+	wantTaken(t, b, 1, want)
+}
+
+// twin is what a subpartition should bring.
+type twin struct {
+	stream []byte // all records, framed
+	events []int  // positions of events in the stream
+	read   int    // bytes read so far
+	seen   int    // events read so far
+	need   int    // bytes that are missing of the body that is being read
+	head   []byte // a part of its length
+
+	partials int // buffers that continue a record
+}
+
+func TestRecordWriterModel(t *testing.T) {
+	seen := map[string]int{"full": 0, "unfinished": 0, "shared": 0, "partial": 0, "hint": 0, "event": 0}
+	defer func() {
+		for what, n := range seen {
+			if n == 0 && !t.Failed() {
+				t.Errorf("the model never met: %s", what)
+			}
+		}
+	}()
+	rapid.Check(t, func(rt *rapid.T) {
+		subs := rapid.IntRange(1, 4).Draw(rt, "subpartitions")
+		size := rapid.SampledFrom([]int{1, 3, 4, 5, 16, 33, 128}).Draw(rt, "segment")
+		spare := rapid.IntRange(1, 4).Draw(rt, "spare")
+		b := newWriterBench(rt, subs, size, subs+spare, rapid.IntRange(0, 2).Draw(rt, "overdraft"))
+		twins := make([]twin, subs)
+		n := 0
+		record := func(rt *rapid.T) []byte {
+			n++
+			return pattern(n, rapid.OneOf(rapid.IntRange(0, 8), rapid.IntRange(0, 3*size), rapid.IntRange(0, 100)).Draw(rt, "length"))
+		}
+		readAll := func(rt *rapid.T) {
+			for sub := range twins {
+				b.check(rt, sub, &twins[sub], size)
+			}
+		}
+		// done notes a record if it was written or begun, and finishes it.
+		done := func(rt *rapid.T, err error, rec []byte, to ...int) {
+			if errors.Is(err, ErrFull) {
+				if b.w.Pending() {
+					rt.Fatal("ErrFull within a record")
+				}
+				seen["full"]++
+				readAll(rt)
+				return
+			}
+			for _, sub := range to {
+				twins[sub].stream = appendFramed(twins[sub].stream, rec)
+			}
+			for tries := 0; errors.Is(err, ErrUnfinished); tries++ {
+				if tries > 1000 {
+					rt.Fatal("no progress")
+				}
+				seen["unfinished"]++
+				readAll(rt)
+				err = b.w.Continue()
+			}
+			if err != nil || b.w.Pending() {
+				rt.Fatalf("%v, pending %v", err, b.w.Pending())
+			}
+		}
+		every := make([]int, subs)
+		for i := range every {
+			every[i] = i
+		}
+		sub := func(rt *rapid.T) int { return rapid.IntRange(0, subs-1).Draw(rt, "sub") }
+		rt.Repeat(map[string]func(*rapid.T){
+			"write": func(rt *rapid.T) {
+				i, rec := sub(rt), record(rt)
+				done(rt, b.w.WriteRecord(i, rec), rec, i)
+			},
+			"element": func(rt *rapid.T) {
+				i, rec := sub(rt), record(rt)
+				done(rt, b.w.WriteElement(i, rec), append([]byte{1}, rec...), i)
+			},
+			"elementAt": func(rt *rapid.T) {
+				i, rec := sub(rt), record(rt)
+				done(rt, b.w.WriteElementAt(i, 7, rec), append([]byte{0, 0, 0, 0, 0, 0, 0, 0, 7}, rec...), i)
+			},
+			"value": func(rt *rapid.T) {
+				i, rec := sub(rt), record(rt)
+				done(rt, WriteValue(b.w, stringAppender{}, i, string(rec)), rec, i)
+			},
+			"all": func(rt *rapid.T) {
+				rec := record(rt)
+				done(rt, b.w.WriteAll(rec), rec, every...)
+			},
+			"broadcast": func(rt *rapid.T) {
+				rec := record(rt)
+				done(rt, b.w.Broadcast(rec), rec, every...)
+			},
+			"event": func(rt *rapid.T) {
+				must(rt, b.w.BroadcastEvent(event("event")))
+				for i := range twins {
+					twins[i].events = append(twins[i].events, len(twins[i].stream))
+				}
+			},
+			"one event": func(rt *rapid.T) {
+				i := sub(rt)
+				must(rt, b.w.WriteEvent(i, event("event")))
+				twins[i].events = append(twins[i].events, len(twins[i].stream))
+			},
+			"hint": func(rt *rapid.T) {
+				b.hints[sub(rt)] = rapid.IntRange(-1, size+3).Draw(rt, "hint")
+			},
+			"read": func(rt *rapid.T) {
+				i := sub(rt)
+				b.check(rt, i, &twins[i], size)
+			},
+			"finish": func(rt *rapid.T) { must(rt, b.w.FinishBuffers()) },
+			"": func(rt *rapid.T) {
+				for i := range b.w.slots {
+					if isOpen(&b.w.slots[i]) && isOpen(&b.w.shared[0]) {
+						rt.Fatal("both kinds of buffers are open")
+					}
+				}
+				if isOpen(&b.w.shared[0]) != b.w.broadcast {
+					rt.Fatal("broadcast flag is wrong")
+				}
+				for _, slot := range append(b.w.slots[:subs:subs], b.w.shared[0]) {
+					if isOpen(&slot) && slot.Cap() < size {
+						seen["hint"]++
+					}
+				}
+				if b.w.broadcast {
+					seen["shared"]++
+				}
+			},
+		})
+		must(rt, b.w.FinishBuffers())
+		readAll(rt)
+		for i := range twins {
+			seen["event"] += len(twins[i].events)
+			seen["partial"] += twins[i].partials
+			if tw := &twins[i]; tw.read != len(tw.stream) || tw.seen != len(tw.events) || len(b.queues[i]) != 0 {
+				rt.Fatalf("subpartition %d: read %d of %d bytes, %d of %d events", i, tw.read, len(tw.stream), tw.seen, len(tw.events))
+			}
+		}
+		b.end(rt)
+	})
+}
+
+// check reads what sub has and compares it with its twin.
+func (b *writerBench) check(rt *rapid.T, sub int, tw *twin, size int) {
+	for len(b.queues[sub]) > 0 {
+		it := &b.queues[sub][0]
+		if !it.event.IsZero() {
+			if tw.seen >= len(tw.events) || tw.events[tw.seen] != tw.read {
+				rt.Fatalf("event at %d of the stream", tw.read)
+			}
+			if tw.need != 0 || len(tw.head) != 0 {
+				rt.Fatal("an event splits a record")
+			}
+			tw.seen++
+			it.event.Release()
+			b.queues[sub] = b.queues[sub][1:]
+			continue
+		}
+		first := it.r.Pos() == 0
+		p, finished := it.r.Next()
+		if !p.IsZero() {
+			q := p.Bytes()
+			if it.r.Pos() > size {
+				rt.Fatalf("%d bytes in a segment of %d", it.r.Pos(), size)
+			}
+			if tw.read+len(q) > len(tw.stream) || !bytes.Equal(q, tw.stream[tw.read:tw.read+len(q)]) {
+				rt.Fatalf("subpartition %d: wrong bytes at %d", sub, tw.read)
+			}
+			if first {
+				if it.partial > 0 {
+					tw.partials++
+				}
+				if want := tw.owed(len(q)); it.partial != want {
+					rt.Fatalf("partial length %d, want %d of %d bytes", it.partial, want, len(q))
+				}
+			}
+			tw.advance(q)
+			p.Release()
+		} else if first && it.partial != 0 {
+			rt.Fatalf("partial length %d of an empty buffer", it.partial)
+		}
+		if !finished {
+			break
+		}
+		it.r.Close()
+		b.queues[sub] = b.queues[sub][1:]
+	}
+	b.pool.Drain()
+}
+
+// owed is how many of the next n bytes belong to the record that was begun.
+func (tw *twin) owed(n int) int {
+	switch {
+	case len(tw.head) > 0:
+		head := append(bytes.Clone(tw.head), tw.stream[tw.read:]...)
+		return min(n, lengthSize-len(tw.head)+int(binary.BigEndian.Uint32(head)))
+	default:
+		return min(n, tw.need)
+	}
+}
+
+func (tw *twin) advance(p []byte) {
+	tw.read += len(p)
+	for len(p) > 0 {
+		if tw.need > 0 {
+			k := min(tw.need, len(p))
+			tw.need -= k
+			p = p[k:]
+			continue
+		}
+		k := min(lengthSize-len(tw.head), len(p))
+		tw.head = append(tw.head, p[:k]...)
+		p = p[k:]
+		if len(tw.head) == lengthSize {
+			tw.need = int(binary.BigEndian.Uint32(tw.head))
+			tw.head = tw.head[:0]
+		}
+	}
+}
