@@ -342,11 +342,14 @@ func (p *Partition) userGone() {
 
 // ackedOne counts the subpartitions whose consumer has processed all records.
 func (p *Partition) ackedOne() {
-	if p.acks--; p.acks > 0 {
+	p.acks--
+	if p.acks == 0 {
+		p.shared.allAcked.Store(true)
+	}
+	p.cfg.Pool.Notifier().Wake() // the writer may wait for the last one that has not gone
+	if p.acks > 0 {
 		return
 	}
-	p.shared.allAcked.Store(true)
-	p.cfg.Pool.Notifier().Wake()
 	if f := p.cfg.OnAllAcked; f != nil {
 		f()
 	}

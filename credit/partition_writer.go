@@ -143,7 +143,10 @@ func (w *PartitionWriter) Pending() int { return w.sinceUp }
 func (w *PartitionWriter) Released(sub int) bool { return w.shared.subs[sub].released.Load() }
 
 // Gone reports whether the whole partition was released. cause is why, nil if all was consumed or released in order.
+//
+// Like every method that a writer calls while it waits, it hands over what had found no room.
 func (w *PartitionWriter) Gone() (gone bool, cause error) {
+	w.pushLate()
 	if !w.shared.gone.Load() {
 		return false, nil
 	}
@@ -159,6 +162,7 @@ func (w *PartitionWriter) AllAcked() bool { return w.shared.allAcked.Load() }
 
 // Settled reports whether every consumer has processed all records or has gone.
 func (w *PartitionWriter) Settled() bool {
+	w.pushLate()
 	if w.shared.allAcked.Load() || w.shared.gone.Load() {
 		return true
 	}
