@@ -91,17 +91,18 @@ type Input struct {
 	element serde.Element
 	records uint64
 
-	gate     *credit.Gate
-	in       *align.CheckpointedInput
-	channels []*serde.Deserializer
-	valve    *Valve
-	out      valveOutput
-	notices  []Notice
-	notice   Notice
-	told     bool // the end of the data was reported
-	cfg      InputConfig
-	raw      segment.Buffer
-	held     segment.Buffer // NextBuffer's last
+	gate       *credit.Gate
+	in         *align.CheckpointedInput
+	channels   []*serde.Deserializer
+	valve      *Valve
+	out        valveOutput
+	attributes *AttributesCombiner
+	notices    []Notice
+	notice     Notice
+	told       bool // the end of the data was reported
+	cfg        InputConfig
+	raw        segment.Buffer
+	held       segment.Buffer // NextBuffer's last
 }
 
 // NewInput makes the input of a gate. Errors wrap align.ErrConfig.
@@ -124,6 +125,7 @@ func NewInput(cfg InputConfig) (*Input, error) {
 		in.channels[ch] = serde.NewDeserializer(d)
 	}
 	in.valve = NewValve(n)
+	in.attributes = NewAttributesCombiner(n)
 	return in, nil
 }
 
@@ -294,7 +296,8 @@ func (in *Input) nextElement() (Status, error) {
 		return Nothing, nil
 	}
 	e := &in.element
-	if err := serde.DecodeElement(rec, e); err != nil {
+	err := serde.DecodeElement(rec, e)
+	if err != nil {
 		return Nothing, &serde.RecordError{Channel: strconv.Itoa(in.channel), Record: in.channels[in.channel].Count() - 1, Err: err}
 	}
 	switch e.Kind {
@@ -302,13 +305,20 @@ func (in *Input) nextElement() (Status, error) {
 		in.records++
 		return Element, nil
 	case serde.Watermark:
-		in.valve.Watermark(in.channel, e.Timestamp, &in.out)
+		in.out.ValveOutput, err = in.valve.InputWatermark(in.channel, e.Timestamp)
+	case serde.InternalWatermark:
+		in.out.ValveOutput, err = in.valve.InputInternalWatermark(in.channel, e.Subpartition, e.Timestamp)
 	case serde.WatermarkStatus:
-		in.valve.Status(in.channel, e.Idle, &in.out)
+		in.out.ValveOutput, err = in.valve.InputStatus(in.channel, e.Idle)
+	case serde.RecordAttributes:
+		var changed bool
+		if e.Backlog, changed, err = in.attributes.Input(in.channel, e.Backlog); changed {
+			return Element, nil
+		}
 	default:
 		return Element, nil
 	}
-	return Nothing, nil
+	return Nothing, err
 }
 
 // event reacts to what the gate handed out and the aligner has seen. Nothing means that the operator is not concerned.

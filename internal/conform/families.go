@@ -36,7 +36,7 @@ var traceFamilies = []traceFamily{
 	{"credit-receiver", config("channels", "exclusive", "floating", "segment"), runCreditReceiver},
 	{"credit-sender", config("subpartitions", "exclusive", "segment"), runCreditSender},
 	{"deserialize-spanning", config("spill"), runSpanning},
-	{"watermark-valve", config("channels"), nil},
+	{"watermark-valve", config("channels"), runValve},
 }
 
 // sessionChecker checks a captured session; path is that of its .json file.
