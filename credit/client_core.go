@@ -89,7 +89,19 @@ type ClientCore struct {
 	}
 
 	outstanding int // credit that the server knows of and has not used, over all channels
+	stats       ClientStats
 }
+
+// ClientStats counts what a connection's receiving end did.
+type ClientStats struct {
+	// Data and Events that arrived whole, for known channels or not, and the payload Bytes of the data.
+	Data, Events, Bytes uint64
+	// Grants are AddCredit messages sent, Credits the sum of what they granted.
+	Grants, Credits uint64
+}
+
+// Stats returns what was done so far.
+func (c *ClientCore) Stats() ClientStats { return c.stats }
 
 // NewClientCore makes the receiving end of a connection.
 func NewClientCore(cfg ClientConfig) *ClientCore {
@@ -258,6 +270,14 @@ func (c *ClientCore) grant(ch *RemoteChannel) {
 	}
 }
 
+// regrant looks again at what the policy holds back, after the sender has used up credit.
+func (c *ClientCore) regrant(ch *RemoteChannel) {
+	l := &ch.ledger
+	if l.unannounced > 0 && !ch.creditPosted && c.cfg.Policy.Grant(l.unannounced, ch.outstanding, l.Window()) {
+		c.postCredit(ch)
+	}
+}
+
 // FlushGrants plans the telling of all credit that the policy held back.
 func (c *ClientCore) FlushGrants() {
 	for _, ch := range c.held {
@@ -291,6 +311,8 @@ func (c *ClientCore) WriteIntents() (all bool) {
 			if n := ch.ledger.TakeUnannounced(); n > 0 {
 				c.setOutstanding(ch, ch.outstanding+n)
 				AppendAddCredit(out.Stage(withNumber)[:0], ch.id, n)
+				c.stats.Grants++
+				c.stats.Credits += uint64(n)
 			}
 		case intentResume:
 			if ch.ledger.initial == 0 {

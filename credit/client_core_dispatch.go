@@ -67,6 +67,9 @@ func (c *ClientCore) OnBufferHeader(h *BufferHeader) (dst []byte, ok bool) {
 		return nil, false
 	}
 	c.setOutstanding(ch, ch.outstanding-1)
+	if ch.heldListed {
+		c.regrant(ch)
+	}
 	if h.Size == 0 {
 		// It comes straight back, even if its number turns out wrong.
 		ch.announce(ch.ledger.Return(kind))
@@ -82,6 +85,12 @@ func (c *ClientCore) OnBufferHeader(h *BufferHeader) (dst []byte, ok bool) {
 
 // OnBufferDone hands the message to its channel. It is part of ClientHandler.
 func (c *ClientCore) OnBufferDone(h *BufferHeader) error {
+	if h.Type.IsBuffer() {
+		c.stats.Data++
+		c.stats.Bytes += uint64(h.Size)
+	} else {
+		c.stats.Events++
+	}
 	cur := c.cur
 	c.cur.ch, c.cur.buf, c.cur.event, c.cur.failed = nil, segment.Buffer{}, nil, nil
 	ch := cur.ch

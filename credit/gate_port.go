@@ -119,8 +119,11 @@ func (p *GatePort) Poll() bool {
 		worked = true
 		p.pump()
 	}
-	if p.late.Len() > 0 || p.dirty {
+	switch {
+	case p.late.Len() > 0 || p.dirty:
 		p.Publish()
+	case worked:
+		p.link.wanted.Store(p.budget.wanted)
 	}
 	return worked
 }

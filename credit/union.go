@@ -159,7 +159,7 @@ func (u *UnionGate) poll() (Item, Status, error) {
 		m := &u.gates[i]
 		m.enqueued, m.enqueuedPriority = false, false
 		it, st, err := m.g.poll()
-		if m.g.ready.Len() > 0 {
+		if m.g.ready.Len() > 0 || m.g.closed {
 			u.enqueue(int(i), m.g.ready.PriorityLen() > 0)
 		}
 		if err != nil {
