@@ -3,19 +3,21 @@ package credit
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/weirflow/weir/segment"
+	"github.com/weirflow/weir/serde/event"
 )
 
 // subModel is a naive twin of one subpartition and its channel: what went in, what came out, and what may.
 type subModel struct {
 	open      *segment.Builder
-	in, out   []byte // bytes that the writer committed, and that arrived
-	waiting   []segment.DataType
-	priority  int // priority events that were added and have not arrived
+	in, out   []byte         // bytes that the writer committed, and that arrived
+	waiting   []waitingEvent // in order
+	priority  []int64        // checkpoints whose barriers overtake and have not arrived
 	credit    int32
 	initial   int32
 	requested bool
@@ -24,10 +26,15 @@ type subModel struct {
 	gotEnd    bool
 	blocked   bool // a blocking event arrived and was not resumed
 	nextSeq   int32
-	events    int // events that arrived
 	promised  map[int64]bool
 	granted   int64
 	data      int64
+}
+
+// waitingEvent is an event that was added and has not arrived; id is that of its checkpoint, if it has one.
+type waitingEvent struct {
+	typ segment.DataType
+	id  int64
 }
 
 // senderModel drives a rig and checks the sender's invariants after every step.
@@ -114,7 +121,7 @@ func (m *senderModel) arrived(msg *sentMessage) {
 		if s.data++; s.initial > 0 && s.data > s.granted {
 			fail("%d data messages for %d credits (I3)", s.data, s.granted)
 		}
-		if s.priority > 0 {
+		if len(s.priority) > 0 {
 			fail("sent before a priority event that was queued with it (I6)")
 		}
 		s.out = append(s.out, msg.payload...)
@@ -123,35 +130,24 @@ func (m *senderModel) arrived(msg *sentMessage) {
 		}
 		return
 	}
-	s.events++
-	if msg.Type.HasPriority() {
-		if s.priority--; s.priority < 0 {
-			// A barrier whose time ran out became one.
-			s.priority = 0
-			if i := indexOf(s.waiting, segment.TimeoutableAlignedBarrier); i >= 0 {
-				s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
-			} else {
-				fail("a priority event from nowhere")
-			}
-		}
-		m.overtook++
-		return
+	var ev event.Event
+	if err := event.Decode(msg.payload, &ev); err != nil {
+		fail("%v", err)
 	}
-	if len(s.waiting) == 0 || s.waiting[0] != msg.Type {
+	if msg.Type.HasPriority() {
+		m.overtook++
+		if len(s.priority) > 0 && s.priority[0] == ev.Barrier.ID {
+			s.priority = s.priority[1:]
+			return
+		}
+		fail("barrier %d, but %d were to come (I6)", ev.Barrier.ID, s.priority)
+	}
+	if len(s.waiting) == 0 || s.waiting[0].typ != msg.Type || ev.Kind == event.CheckpointBarrier && s.waiting[0].id != ev.Barrier.ID {
 		fail("%v were to come (I6)", s.waiting)
 	}
 	s.waiting = s.waiting[1:]
 	s.blocked = s.blocked || msg.Type.BlocksUpstream()
 	s.gotEnd = msg.Type == segment.EndOfPartition
-}
-
-func indexOf(all []segment.DataType, t segment.DataType) int {
-	for i, x := range all {
-		if x == t {
-			return i
-		}
-	}
-	return -1
 }
 
 // bytes returns n bytes that tell where they were written.
@@ -213,12 +209,12 @@ func (m *senderModel) event() {
 	s := &m.subs[sub]
 	switch kind := rapid.IntRange(0, 3).Draw(m.t, "kind"); kind {
 	case 0:
-		s.priority++
+		s.priority = append(s.priority, m.nextID)
 		m.r.w.AddEvent(sub, unalignedBarrier(m.nextID)) // may overtake an open buffer
 	default:
 		m.closeOpen(sub)
 		b := []segment.Buffer{{}, someEvent(), alignedBarrier(m.nextID), timeoutableBarrier(m.nextID)}[kind]
-		s.waiting = append(s.waiting, b.Type())
+		s.waiting = append(s.waiting, waitingEvent{b.Type(), m.nextID})
 		m.r.w.AddEvent(sub, b)
 	}
 	m.done()
@@ -231,7 +227,7 @@ func (m *senderModel) finish() {
 	}
 	m.closeOpen(sub)
 	m.subs[sub].ended = true
-	m.subs[sub].waiting = append(m.subs[sub].waiting, segment.EndOfPartition)
+	m.subs[sub].waiting = append(m.subs[sub].waiting, waitingEvent{typ: segment.EndOfPartition})
 	m.r.w.Finish(sub)
 	m.done()
 }
@@ -290,7 +286,14 @@ func (m *senderModel) cancel() {
 
 func (m *senderModel) timeout() {
 	sub := m.sub()
-	for id := range m.subs[sub].promised {
+	s := &m.subs[sub]
+	for id := range s.promised {
+		i := slices.Index(s.waiting, waitingEvent{segment.TimeoutableAlignedBarrier, id})
+		if i < 0 {
+			m.t.Fatalf("subpartition %d: a promise for barrier %d, which has left", sub, id)
+		}
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+		s.priority = append(s.priority, id)
 		m.r.part.Subpartition(sub).AlignedBarrierTimeout(id)
 		break
 	}
@@ -434,7 +437,7 @@ func (m *senderModel) drain() {
 		}
 		if !m.gone(i) {
 			s.ended = true
-			s.waiting = append(s.waiting, segment.EndOfPartition)
+			s.waiting = append(s.waiting, waitingEvent{typ: segment.EndOfPartition})
 			r.w.Finish(i)
 		}
 	}
@@ -460,7 +463,7 @@ func (m *senderModel) drain() {
 		if s.cancelled {
 			continue
 		}
-		if !s.gotEnd || !bytes.Equal(s.in, s.out) || len(s.waiting) > 0 || s.priority != 0 {
+		if !s.gotEnd || !bytes.Equal(s.in, s.out) || len(s.waiting) > 0 || len(s.priority) > 0 {
 			m.t.Fatalf("subpartition %d: end %v, %d of %d bytes, %v are missing (I7)", i, s.gotEnd, len(s.out), len(s.in), s.waiting)
 		}
 		if len(s.promised) > 0 {
