@@ -3,7 +3,9 @@ package netio
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"time"
 )
 
 // Dial connects to addr and registers the connection with the loop. It waits for the connection, at most until ctx is done,
@@ -17,18 +19,31 @@ func (l *Loop) Dial(ctx context.Context, network, addr string, h Handler) (*Conn
 	if ctx == nil {
 		ctx = context.Background()
 	}
+	limit := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
 	d := net.Dialer{KeepAlive: -1, Control: l.control} // keep-alive is among our own options
 	nc, err := d.DialContext(ctx, network, addr)
 	if err != nil {
-		if l.Closed() {
-			err = errors.Join(ErrClosed, err)
-		}
-		return nil, err
+		return nil, l.dialError(limit, err)
 	}
 	return l.Adopt(nc, h)
+}
+
+// dialError adds why a dial ended early: package net has its own words for it, and may notice a deadline before ctx does.
+func (l *Loop) dialError(ctx context.Context, err error) error {
+	cause := ctx.Err()
+	if at, ok := ctx.Deadline(); ok && cause == nil && !time.Now().Before(at) {
+		cause = context.DeadlineExceeded
+	}
+	if l.Closed() {
+		cause = ErrClosed
+	}
+	if cause == nil || errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", err, cause)
 }
 
 // DialFunc is Dial for those that must not wait: done is called in one of the loop's turns, also if the loop is closed

@@ -2,9 +2,11 @@ package netio
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,6 +90,10 @@ func listen(t testing.TB, l *Loop, accept func(*Conn) Handler) net.Addr {
 func dialNet(t testing.TB, addr net.Addr) net.Conn {
 	t.Helper()
 	nc, err := net.DialTimeout(addr.Network(), addr.String(), hang)
+	for errors.Is(err, syscall.EAGAIN) { // a Unix socket's queue is full
+		time.Sleep(time.Millisecond)
+		nc, err = net.DialTimeout(addr.Network(), addr.String(), hang)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,677 @@
+//go:build linux && !weirportable
+
+package netio
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirflow/weir/internal/buildtag"
+	"github.com/weirflow/weir/segment"
+	"golang.org/x/sys/unix"
+)
+
+const raceOrPortable = buildtag.Race
+
+// pair returns a connection of the loop and the other end of a Unix socket pair. The loop has no standby; the caller holds the
+// token.
+func pair(t testing.TB, l *Loop, h Handler) (*Conn, int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := l.newConn("unix", &net.UnixAddr{Net: "unix"}, &net.UnixAddr{Net: "unix"}, h)
+	c.sys.fd = fds[0]
+	c.attach()
+	return c, fds[1]
+}
+
+// manual is a loop whose turns the test runs.
+func manual(t testing.TB, h *hooks) *Loop {
+	t.Helper()
+	l := newLoop(t, LoopConfig{Standby: -1, Poll: -1})
+	if !l.TryAcquire() {
+		t.Fatal("token")
+	}
+	l.hooks = h
+	t.Cleanup(l.Release)
+	return l
+}
+
+// openFDs counts the descriptors of the process.
+func openFDs(t testing.TB) int {
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
+
+// NET-01: writev fails with EINVAL when more than 1 024 pieces are queued.
+func TestNET01ManyPieces(t *testing.T) {
+	const pieces = 2500
+	most, calls := 0, 0
+	l := manual(t, &hooks{copyMax: 1, write: func(c *Conn, v *vectors) (int, unix.Errno) {
+		most, calls = max(most, v.len()), calls+1
+		return v.write(c.sys.fd)
+	}})
+	c, peer := pair(t, l, &funcs{})
+	defer unix.Close(peer)
+	bufs := make([]segment.Buffer, pieces)
+	for i := range bufs {
+		bufs[i] = segment.Wrap(fmt.Appendf(nil, "%010d", i), segment.DataBuffer)
+		c.AppendBuffer(bufs[i].Retain())
+	}
+	if !c.Full() || c.Pending() != 10*pieces {
+		t.Fatalf("full %v, pending %d", c.Full(), c.Pending())
+	}
+	got := make([]byte, 0, 10*pieces)
+	buf := make([]byte, 4096)
+	for end := time.Now().Add(hang); len(got) < 10*pieces && time.Now().Before(end); {
+		l.Turn(NoWait)
+		if n, err := unix.Read(peer, buf); err == nil {
+			got = append(got, buf[:n]...)
+		}
+	}
+	for i := range bufs {
+		if want := fmt.Sprintf("%010d", i); string(got[10*i:10*i+10]) != want {
+			t.Fatalf("piece %d is %q", i, got[10*i:10*i+10])
+		}
+		if n := bufs[i].Refs(); n != 1 {
+			t.Fatalf("piece %d has %d references, not only ours", i, n)
+		}
+		bufs[i].Release()
+	}
+	if most > MaxVectors || calls < 3 {
+		t.Fatalf("%d pieces in one of %d calls", most, calls)
+	}
+}
+
+// epollSet reads the epoll set from the kernel: descriptor to mask.
+func epollSet(t testing.TB, l *Loop) map[int]uint32 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", l.sys.epfd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := map[int]uint32{}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) >= 4 && f[0] == "tfd:" {
+			fd, _ := strconv.Atoi(f[1])
+			mask, _ := strconv.ParseUint(f[3], 16, 32)
+			if _, twice := set[fd]; twice {
+				t.Fatalf("descriptor %d is in the set twice", fd)
+			}
+			set[fd] = uint32(mask)
+		}
+	}
+	return set
+}
+
+// NET-06: EEXIST or ENOENT from epoll_ctl when interest is registered early, or after a number was used again.
+func TestNET06Registration(t *testing.T) {
+	var failed atomic.Int32
+	l := newLoop(t, LoopConfig{OnError: func(err error) { failed.Add(1); t.Error(err) }})
+	var closes atomic.Int32
+	addr, err := l.Listen("unix", filepath.Join(t.TempDir(), "s"), func(c *Conn) Handler {
+		c.Stage(300 << 10) // more than the socket takes: a partial write on opening
+		return &funcs{close: func(_ *Conn, err error) {
+			closes.Add(1)
+			if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOENT) {
+				t.Error(err)
+			}
+		}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := rounds(4000)
+	var open []net.Conn
+	for i := range n {
+		nc := dialNet(t, addr)
+		if i%8 == 0 {
+			_, _ = nc.Write([]byte{1})
+		}
+		if open = append(open, nc); len(open) > 3 { // some stay open, so that numbers are used again in another order
+			k := i * 7 % len(open)
+			_ = open[k].Close()
+			open[k] = open[len(open)-1]
+			open = open[:len(open)-1]
+		}
+	}
+	for end := time.Now().Add(hang); int(closes.Load()) < n-len(open) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	inTurn(t, l, func() {
+		if int(closes.Load()) != n-len(open) || len(l.conns) != len(open) {
+			t.Errorf("%d closed, %d open, want %d and %d", closes.Load(), len(l.conns), n-len(open), len(open))
+		}
+		const bits = unix.EPOLLIN | unix.EPOLLOUT
+		set := epollSet(t, l)
+		if len(set) != len(open)+2 { // and the wake-up descriptor and the listener
+			t.Errorf("%d descriptors in the set", len(set))
+		}
+		for _, c := range l.conns {
+			if !c.blocked {
+				t.Error("the case did not happen: nothing left to write")
+			}
+			if set[c.sys.fd]&bits != c.wants() {
+				t.Errorf("mask %x, want %x", set[c.sys.fd], c.wants())
+			}
+		}
+	})
+}
+
+// NET-07: sending stops for ever after a partial write.
+func TestNET07PartialWrite(t *testing.T) {
+	const total = 16406
+	nl, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nl.Close()
+	l := newLoop(t, LoopConfig{Socket: SocketOptions{SendBuffer: 4096}})
+	blocked, read := make(chan struct{}), make(chan struct{})
+	c, err := l.Dial(t.Context(), "unix", nl.Addr().String(), &funcs{
+		open: func(c *Conn) {
+			pattern(c.Stage(total), 0)
+			l.After(time.Millisecond, func() { // after the flush
+				if c.blocked && c.wants() == unix.EPOLLIN|unix.EPOLLOUT && c.sys.mask == c.wants() {
+					close(blocked)
+				}
+			})
+		},
+		read: func(c *Conn, p []byte) error {
+			if c.sys.mask&unix.EPOLLOUT == 0 {
+				t.Error("reading took the write interest away")
+			}
+			close(read)
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nl.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(hang))
+	wait(t, blocked, "partial write")
+	if _, err := nc.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, read, "read while a write is pending")
+	p := make([]byte, total)
+	if _, err := io.ReadFull(nc, p); err != nil {
+		t.Fatal(err)
+	}
+	if at := checkPattern(p, 0); at >= 0 {
+		t.Fatalf("byte %d is wrong", at)
+	}
+	for off := false; !off; { // the last write is known to the loop a moment after the bytes are here
+		inTurn(t, l, func() { off = c.sys.mask == unix.EPOLLIN })
+	}
+	time.Sleep(20 * time.Millisecond)
+	before := l.turns.Load()
+	time.Sleep(100 * time.Millisecond)
+	if n := l.turns.Load() - before; n > 8 {
+		t.Errorf("%d turns in 100 ms of silence", n)
+	}
+}
+
+// NET-08: the loop spins on EPOLLHUP while read gives EAGAIN.
+func TestNET08HangupWithoutData(t *testing.T) {
+	var c *Conn
+	l := manual(t, &hooks{read: func(*Conn, []byte) (int, unix.Errno) { return -1, unix.EAGAIN }})
+	var got error
+	c, peer := pair(t, l, &funcs{close: func(_ *Conn, err error) { got = err }})
+	defer unix.Close(peer)
+	rounds := 0
+	for ; rounds < 10 && !c.Closed(); rounds++ {
+		c.event(unix.EPOLLIN | unix.EPOLLHUP)
+	}
+	l.Turn(NoWait)
+	if rounds > 2 || !errors.Is(got, ErrHangup) {
+		t.Fatalf("closed after %d rounds with %v", rounds, got)
+	}
+}
+
+// NET-10: a dial to where nobody answers ends with its context and leaves no descriptor.
+func TestNET10BlackHole(t *testing.T) {
+	// A listener whose queue is full drops what comes.
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", sa.(*unix.SockaddrInet4).Port)
+	for range 8 {
+		nc, err := net.DialTimeout("tcp", addr, 50*time.Millisecond)
+		if err != nil {
+			break
+		}
+		defer nc.Close()
+	}
+	l := newLoop(t, LoopConfig{})
+	before := openFDs(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	c, err := l.Dial(ctx, "tcp", addr, &funcs{})
+	d := time.Since(start)
+	if c != nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), addr) {
+		t.Fatalf("got %v, %v", c, err)
+	}
+	if d < 250*time.Millisecond || d > hang/2 {
+		t.Fatalf("took %v", d)
+	}
+	for end := time.Now().Add(hang); openFDs(t) != before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d descriptors, %d before", openFDs(t), before)
+		}
+	}
+}
+
+// NET-11: an event for a closed descriptor is applied to a new connection that got the same number.
+func TestNET11NumberUsedAgain(t *testing.T) {
+	l := manual(t, nil)
+	n := rounds(2000)
+	for range n {
+		var conns [2]*Conn
+		var peers [2]int
+		var third *Conn
+		thirdPeer, reads := -1, 0
+		for i := range conns {
+			h := &funcs{}
+			h.read = func(c *Conn, p []byte) error {
+				if reads++; reads > 1 {
+					t.Fatal("the closed connection was read")
+				}
+				other := conns[1-i]
+				number := other.sys.fd
+				other.Close(nil)
+				third, thirdPeer = pair(t, l, &funcs{read: func(*Conn, []byte) error {
+					t.Error("an event of the old connection was applied to the new one")
+					return nil
+				}})
+				if third.sys.fd != number {
+					t.Fatalf("the case did not happen: number %d, not %d", third.sys.fd, number)
+				}
+				// Data in the new one makes a wrong event visible; it is read before the next turn finds it.
+				_, _ = unix.Write(thirdPeer, []byte{3})
+				return nil
+			}
+			conns[i], peers[i] = pair(t, l, h)
+		}
+		for _, p := range peers {
+			_, _ = unix.Write(p, []byte{1})
+		}
+		if !l.sysPoll() || reads != 1 {
+			t.Fatalf("%d reads", reads)
+		}
+		for _, c := range append(conns[:], third) {
+			c.Close(nil)
+		}
+		l.Turn(NoWait)
+		for _, p := range append(peers[:], thirdPeer) {
+			_ = unix.Close(p)
+		}
+	}
+}
+
+// NET-12: a wake-up written during shutdown lands in somebody else's file.
+func TestNET12WakeDuringClose(t *testing.T) {
+	n := rounds(100)
+	for range n {
+		l, err := NewLoop(LoopConfig{Poll: -1, Standby: 50 * time.Microsecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stop atomic.Bool
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for !stop.Load() {
+					l.Wake()
+					l.sysInterrupt() // without the check for sleepers: the worst case
+					if i == 0 {
+						l.Post(func() {})
+					}
+				}
+			}()
+		}
+		number := l.sys.evfd
+		if err := l.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		var files []int
+		for {
+			fd, err := unix.MemfdCreate("foreign", unix.MFD_CLOEXEC)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, fd)
+			if fd >= number {
+				break
+			}
+		}
+		if l.Post(func() {}) {
+			t.Fatal("post after close")
+		}
+		stop.Store(true)
+		wg.Wait()
+		for _, fd := range files {
+			var st unix.Stat_t
+			if err := unix.Fstat(fd, &st); err != nil || st.Size != 0 {
+				t.Fatalf("descriptor %d of a file of ours: %d bytes, %v", fd, st.Size, err)
+			}
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// NET-14: at the descriptor limit the accept loop spins and no error is seen.
+func TestNET14DescriptorLimit(t *testing.T) {
+	if os.Getenv("NETIO_TEST_CHILD") == "limit" {
+		limitChild()
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestNET14DescriptorLimit$")
+	cmd.Env = append(os.Environ(), "NETIO_TEST_CHILD=limit")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	lines := bufio.NewScanner(out)
+	word := func(want string) string {
+		t.Helper()
+		for lines.Scan() {
+			if v, ok := strings.CutPrefix(lines.Text(), want+" "); ok {
+				return v
+			}
+		}
+		t.Fatalf("child did not say %q", want)
+		return ""
+	}
+	addr, err := net.ResolveTCPAddr("tcp", word("addr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const clients = 30
+	var conns [clients]net.Conn
+	for i := range conns {
+		conns[i] = dialNet(t, addr)
+	}
+	// served tells how many get an answer within d each; those that do not keep their request in the socket.
+	answered := [clients]bool{}
+	served := func(d time.Duration) (n int) {
+		for i, nc := range conns {
+			if !answered[i] {
+				_ = nc.SetReadDeadline(time.Now().Add(d))
+				_, err := nc.Read(make([]byte, 1))
+				answered[i] = err == nil
+			}
+			if answered[i] {
+				n++
+			}
+		}
+		return n
+	}
+	for _, nc := range conns {
+		if _, err := nc.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := served(30 * time.Millisecond)
+	if first == 0 || first == clients {
+		t.Fatalf("the case did not happen: %d of %d served at the limit", first, clients)
+	}
+	time.Sleep(1200 * time.Millisecond)
+	for i, nc := range conns { // the served ones go on
+		if answered[i] {
+			_ = nc.SetReadDeadline(time.Now().Add(hang))
+			if _, err := nc.Write([]byte{2}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := nc.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	fmt.Fprintln(in, "free")
+	report := word("report")
+	var reports int
+	var cpu, seconds float64
+	var text string
+	if _, err := fmt.Sscanf(report, "%d %g %g", &reports, &cpu, &seconds); err != nil {
+		t.Fatal(err)
+	}
+	text = word("error")
+	if reports < 1 || float64(reports) > seconds+1.5 {
+		t.Errorf("%d reports in %.1f s", reports, seconds)
+	}
+	if !strings.Contains(text, "descriptors open") || !strings.Contains(text, "too many open files") {
+		t.Errorf("error is %q", text)
+	}
+	if cpu > 0.10*seconds+0.05 {
+		t.Errorf("%.2f s of CPU in %.1f s", cpu, seconds)
+	}
+	if n := served(time.Second); n != clients {
+		t.Fatalf("%d of %d served after descriptors were freed", n, clients)
+	}
+}
+
+// limitChild serves an echo at the descriptor limit, says what it saw when told to free descriptors, and frees them.
+func limitChild() {
+	fail := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "child:", err)
+			os.Exit(1)
+		}
+	}
+	var reports []string // the loop's
+	l, err := NewLoop(LoopConfig{OnError: func(err error) {
+		var e *AcceptError
+		if !errors.As(err, &e) || e.Limit == 0 || e.Open < e.Limit-5 {
+			fail(fmt.Errorf("odd report %v", err))
+		}
+		reports = append(reports, err.Error())
+	}})
+	fail(err)
+	addr, err := l.Listen("tcp", "127.0.0.1:0", echo)
+	fail(err)
+	var ballast []*os.File
+	for range 30 {
+		f, err := os.Open("/dev/null")
+		fail(err)
+		ballast = append(ballast, f)
+	}
+	names, err := os.ReadDir("/proc/self/fd")
+	fail(err)
+	limit := uint64(len(names) + 10)
+	fail(unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: limit}))
+	fmt.Println("addr", addr)
+	cpu := func() float64 {
+		var r unix.Rusage
+		fail(unix.Getrusage(unix.RUSAGE_SELF, &r))
+		return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
+	}
+	time.Sleep(100 * time.Millisecond)
+	start, used := time.Now(), cpu()
+	_, err = bufio.NewReader(os.Stdin).ReadString('\n')
+	fail(err)
+	used, seconds := cpu()-used, time.Since(start).Seconds()
+	for _, f := range ballast {
+		_ = f.Close()
+	}
+	done := make(chan struct{})
+	l.Post(func() {
+		fmt.Println("report", len(reports), used, seconds)
+		fmt.Println("error", append(reports, "none")[0])
+		close(done)
+	})
+	<-done
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent is done
+	os.Exit(0)
+}
+
+// NET-15: a connection whose registration fails is neither served nor closed.
+func TestNET15RegistrationFails(t *testing.T) {
+	var reports atomic.Int32
+	l := newLoop(t, LoopConfig{OnError: func(err error) {
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Error(err)
+		}
+		reports.Add(1)
+	}})
+	adds := 0
+	inTurn(t, l, func() {
+		l.hooks = &hooks{ctl: func(op, _ int) error {
+			if op == unix.EPOLL_CTL_ADD {
+				if adds++; adds == 4 { // the first is the listener's
+					return unix.ENOSPC
+				}
+			}
+			return nil
+		}}
+	})
+	addr := listen(t, l, echo)
+	inTurn(t, l, func() {})
+	before := openFDs(t)
+	var conns []net.Conn
+	for i := range 5 {
+		nc := dialNet(t, addr)
+		conns = append(conns, nc)
+		_, _ = nc.Write([]byte{byte(i)})
+		b := make([]byte, 1)
+		_, err := nc.Read(b)
+		if i == 2 {
+			if err == nil {
+				t.Error("client 3 was served")
+			}
+		} else if err != nil || b[0] != byte(i) {
+			t.Errorf("client %d: %v", i+1, err)
+		}
+	}
+	if got := openFDs(t) - before; got != 9 || reports.Load() != 1 {
+		t.Errorf("%d more descriptors, want 9; %d reports", got, reports.Load())
+	}
+	for _, nc := range conns {
+		_ = nc.Close()
+	}
+}
+
+// NET-17: bytes are acknowledged to the output queue although the send failed.
+func TestNET17FailedSend(t *testing.T) {
+	calls := 0
+	l := manual(t, &hooks{copyMax: 1, write: func(*Conn, *vectors) (int, unix.Errno) {
+		if calls++; calls == 1 {
+			return 150, 0
+		}
+		return -1, unix.EPIPE
+	}})
+	var got error
+	c, peer := pair(t, l, &funcs{close: func(_ *Conn, err error) { got = err }})
+	defer unix.Close(peer)
+	var bufs [3]segment.Buffer
+	refs := func() (r [3]int) {
+		for i, b := range bufs {
+			r[i] = b.Refs()
+		}
+		return r
+	}
+	for i := range bufs {
+		bufs[i] = segment.Wrap(make([]byte, 100), segment.DataBuffer)
+		defer bufs[i].Release()
+		c.AppendBuffer(bufs[i].Retain())
+	}
+	l.settle()
+	if c.Pending() != 150 || refs() != [3]int{1, 2, 2} {
+		t.Fatalf("pending %d, references %v after a partial write", c.Pending(), refs())
+	}
+	c.blocked = false
+	c.WantFlush()
+	l.settle()
+	if calls != 2 || refs() != [3]int{1, 1, 1} || !errors.Is(got, unix.EPIPE) {
+		t.Fatalf("%d calls, references %v, closed with %v", calls, refs(), got)
+	}
+	if l.stats.WriteBytes != 150 {
+		t.Fatalf("%d bytes counted", l.stats.WriteBytes)
+	}
+}
+
+// NET-20: closed by the user in the instant that the peer's reset is handled.
+func TestNET20CloseAndReset(t *testing.T) {
+	l := newLoop(t, LoopConfig{})
+	var fds, closes atomic.Int32
+	inTurn(t, l, func() { l.hooks = &hooks{closeFD: func(int) { fds.Add(1) }} })
+	accepted := make(chan *Conn, 1)
+	addr := listen(t, l, func(c *Conn) Handler {
+		calls := 0
+		accepted <- c
+		return &funcs{close: func(*Conn, error) {
+			if calls++; calls > 1 {
+				t.Error("closed twice")
+			}
+			closes.Add(1)
+		}}
+	})
+	n := rounds(1000)
+	for i := range n {
+		nc := dialNet(t, addr).(*net.TCPConn)
+		c := <-accepted
+		_ = nc.SetLinger(0)
+		go c.Abort(nil)
+		if i%2 == 0 {
+			go c.Abort(nil)
+		}
+		_ = nc.Close()
+	}
+	for end := time.Now().Add(hang); int(closes.Load()) < n && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	inTurn(t, l, func() {
+		if int(closes.Load()) != n || int(fds.Load()) != n || len(l.conns) != 0 {
+			t.Errorf("%d close callbacks, %d descriptors closed, %d open, of %d", closes.Load(), fds.Load(), len(l.conns), n)
+		}
+	})
+}

@@ -1,0 +1,5 @@
+//go:build !linux || weirportable
+
+package netio
+
+const raceOrPortable = true
