@@ -154,6 +154,41 @@ func (n *Node) Addr() net.Addr { return n.addr }
 // Loop is the node's loop, for those that drive or watch it themselves.
 func (n *Node) Loop() *netio.Loop { return n.loop }
 
+// Memory is the node's budget in bytes.
+func (n *Node) Memory() int64 { return int64(n.pool.Segments()) * int64(n.pool.SegmentSize()) }
+
+// Stats is what a node did so far.
+type Stats struct {
+	// Loop is the network's work: system calls and bytes.
+	Loop netio.Stats
+	// Frames and Bytes of data that inputs received; Credits granted to senders, in Grants messages.
+	Frames, Bytes, Credits, Grants uint64
+}
+
+// Stats returns what the node did so far.
+func (n *Node) Stats() (st Stats) {
+	n.mu.Lock()
+	inputs := make([]*Input, 0, len(n.open))
+	for c := range n.open {
+		if in, ok := c.(*Input); ok {
+			inputs = append(inputs, in)
+		}
+	}
+	n.mu.Unlock()
+	_ = n.do(func() error {
+		st.Loop = n.loop.Stats()
+		for _, in := range inputs {
+			c := in.client.Stats()
+			st.Frames += c.Data
+			st.Bytes += c.Bytes
+			st.Credits += c.Credits
+			st.Grants += c.Grants
+		}
+		return nil
+	})
+	return st
+}
+
 // consumerLost passes on that a consumer went. On the loop.
 func (n *Node) consumerLost(id PartitionID, sub int, err error) {
 	n.mu.Lock()

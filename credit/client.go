@@ -45,6 +45,7 @@ type Client struct {
 	opt    ClientOptions
 	conns  map[string]*clientConn
 	closed bool
+	past   ClientStats // of connections that are not in conns any more
 	ctx    context.Context
 	cancel context.CancelFunc
 }
@@ -68,7 +69,7 @@ func (c *Client) Open(network, addr string, ch *RemoteChannel, wait time.Duratio
 	key := network + "!" + addr
 	conn := c.conns[key]
 	if conn != nil && conn.dead() {
-		delete(c.conns, key) // channels on it stay with it; new ones get a new connection
+		conn.leave() // channels on it stay with it; new ones get a new connection
 		conn = nil
 	}
 	if conn == nil {
@@ -104,6 +105,25 @@ func (c *Client) CreditOutstanding() (n int) {
 		}
 	}
 	return n
+}
+
+// Stats is the sum over the connections that the client has, and had.
+func (c *Client) Stats() ClientStats {
+	sum := c.past
+	for _, conn := range c.conns {
+		if conn.core != nil {
+			sum.add(conn.core.Stats())
+		}
+	}
+	return sum
+}
+
+func (s *ClientStats) add(o ClientStats) {
+	s.Data += o.Data
+	s.Events += o.Events
+	s.Bytes += o.Bytes
+	s.Grants += o.Grants
+	s.Credits += o.Credits
 }
 
 // Close ends all connections. Channels that are still open get an error.
@@ -182,9 +202,7 @@ func (h *clientConn) fail(err error) {
 		return
 	}
 	h.failed = true
-	if h.client.conns[h.key] == h {
-		delete(h.client.conns, h.key)
-	}
+	h.leave()
 	if h.core != nil {
 		h.core.Fail(err)
 	}
@@ -195,6 +213,16 @@ func (h *clientConn) fail(err error) {
 		ch.port.Publish()
 	}
 	h.waiting = nil
+}
+
+// leave takes the connection out of the client's table.
+func (h *clientConn) leave() {
+	if h.client.conns[h.key] == h {
+		delete(h.client.conns, h.key)
+		if h.core != nil {
+			h.client.past.add(h.core.Stats())
+		}
+	}
 }
 
 // OnOpen requests the channels that waited.
@@ -234,9 +262,7 @@ func (h *clientConn) request(ch *RemoteChannel) {
 func (h *clientConn) empty(closing bool) {
 	if closing && h.conn != nil {
 		h.failed = true // nobody is left to be told
-		if h.client.conns[h.key] == h {
-			delete(h.client.conns, h.key)
-		}
+		h.leave()
 		h.conn.CloseAfterFlush(time.Second)
 	}
 }

@@ -28,9 +28,7 @@ func newConform() *cobra.Command {
 				fmt.Fprintf(out, "%s: %d passed, %d failed\n", path, p, f)
 				passed, failed = passed+p, failed+f
 			}
-			if len(paths) > 1 {
-				fmt.Fprintf(out, "%d passed, %d failed\n", passed, failed)
-			}
+			fmt.Fprintf(out, "%d passed, %d failed\n", passed, failed)
 			switch {
 			case failed > 0:
 				return fmt.Errorf("%d of %d tests failed", failed, passed+failed)

@@ -63,6 +63,11 @@ func (m *Meter) Bytes() int64 { return m.bytes.Load() }
 func (m *Meter) Window(role string, d time.Duration) Result {
 	<-m.begun
 	time.Sleep(WarmUp)
+	return m.WindowNow(role, d)
+}
+
+// WindowNow measures for d from now on.
+func (m *Meter) WindowNow(role string, d time.Duration) Result {
 	a := m.snap()
 	time.Sleep(d)
 	b := m.snap()

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirflow/weir/cmd/weir/internal/bench"
+)
+
+// newBench returns the command that measures, and the hidden one that is one side of it.
+func newBench() []*cobra.Command {
+	var seconds float64
+	var json bool
+	run := &cobra.Command{
+		Use:   "bench SCENARIO",
+		Short: "Measure the library, as two processes over loopback",
+		Long:  "Measure the library, as two processes over loopback. Scenarios:\n\n" + strings.Join(bench.Names(), "\n"),
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return bench.Run(cmd.Context(), cmd.OutOrStdout(), args[0], bench.Options{Window: toDuration(seconds), JSON: json})
+		},
+	}
+	run.Flags().Float64Var(&seconds, "seconds", 3, "measured time, after a warm-up")
+	run.Flags().BoolVar(&json, "json", false, "end with one line of JSON")
+
+	var scenario, side, addr string
+	role := &cobra.Command{
+		Use:    "bench-role",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return bench.Role(cmd.Context(), cmd.OutOrStdout(), scenario, side, addr, toDuration(seconds))
+		},
+	}
+	role.Flags().StringVar(&scenario, "scenario", "", "")
+	role.Flags().StringVar(&side, "side", "", "")
+	role.Flags().StringVar(&addr, "addr", "", "")
+	role.Flags().Float64Var(&seconds, "seconds", 3, "")
+	return []*cobra.Command{run, role}
+}
+
+func toDuration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+

@@ -1,0 +1,213 @@
+// Package bench measures weir as its users see it: two processes over loopback, through the exported API, with default options.
+//
+// The one idea: nothing here is faster than what the library gives everybody. Invariant: a figure whose work does not add up (frames
+// times payload against bytes summed, records against the sum of their fields), or that no credit was sent for, is an
+// error and not a figure.
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirflow/weir/internal/measure"
+)
+
+// Scenario is one kind of work.
+type scenario struct {
+	name, does string
+	unit       string // of the rate
+	send       func(ctx context.Context, r *role) error
+	receive    func(ctx context.Context, r *role) error
+}
+
+var scenarios = []scenario{
+	{"bulk", "frames of 32 KiB over one channel; the sender stamps them, the receiver sums every word", "bytes", sendBulk, receiveBulk},
+	{"records", "records of 100 bytes over 8 channels, written and read one by one", "records", sendRecords, receiveRecords},
+}
+
+// Names lists the scenarios with what they do.
+func Names() (lines []string) {
+	for _, s := range scenarios {
+		lines = append(lines, fmt.Sprintf("  %-10s %s", s.name, s.does))
+	}
+	return lines
+}
+
+func find(name string) (scenario, error) {
+	var names []string
+	for _, s := range scenarios {
+		if s.name == name {
+			return s, nil
+		}
+		names = append(names, s.name)
+	}
+	return scenario{}, fmt.Errorf("no scenario %q: there are %s", name, strings.Join(names, ", "))
+}
+
+// Options of a run.
+type Options struct {
+	Window time.Duration // measured time of each process
+	JSON   bool          // end with one line of JSON
+}
+
+// Result is a scenario's figures, those of both processes together where they can be added.
+type Result struct {
+	Scenario string  `json:"scenario"`
+	Rate     float64 `json:"rate"` // bytes or records per second, at the receiver
+	Unit     string  `json:"unit"`
+	CPUPerGB float64 `json:"cpu_s_per_gb"`
+	CPUPerM  float64 `json:"cpu_s_per_million"`
+	Allocs   float64 `json:"allocs_per_op"` // per frame or record
+	P50      float64 `json:"p50_us"`
+	P99      float64 `json:"p99_us"`
+	P999     float64 `json:"p999_us"`
+	GCs      int64   `json:"gc_cycles"`
+	GCPause  float64 `json:"gc_pause_us"`
+	Frames   float64 `json:"frames"`
+	Credits  float64 `json:"credits"`
+	Grants   float64 `json:"grants"`
+	PerRead  float64 `json:"bytes_per_read"`
+	PerWrite float64 `json:"bytes_per_write"`
+	Checksum string  `json:"checksum"`
+	Memory   int64   `json:"pool_bytes"`
+	Window   float64 `json:"seconds"`
+	Options  string  `json:"options"`
+}
+
+// Run runs a scenario as two processes and prints what came of it.
+func Run(ctx context.Context, out io.Writer, name string, opt Options) error {
+	s, err := find(name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, opt.Window+30*time.Second)
+	defer cancel()
+	send, err := start(ctx, s.name, "send", "", opt.Window)
+	if err != nil {
+		return err
+	}
+	defer send.stop()
+	addr, err := send.address()
+	if err != nil {
+		return err
+	}
+	recv, err := start(ctx, s.name, "receive", addr, opt.Window)
+	if err != nil {
+		return err
+	}
+	defer recv.stop()
+	r, err := recv.result()
+	if err != nil {
+		return err
+	}
+	t, err := send.result()
+	if err != nil {
+		return err
+	}
+	res, err := combine(s, r, t)
+	if err != nil {
+		return err
+	}
+	if opt.JSON {
+		return json.NewEncoder(out).Encode(res)
+	}
+	return print(out, res)
+}
+
+func combine(s scenario, recv, send measure.Result) (Result, error) {
+	switch {
+	case recv.Items == 0 || send.Items == 0:
+		return Result{}, fmt.Errorf("%s: nothing moved in the window: received %d, sent %d", s.name, recv.Items, send.Items)
+	case recv.Extra["grants"] == 0 || recv.Extra["credits"] == 0:
+		return Result{}, fmt.Errorf("%s: not one AddCredit was sent in the window, so this measures something else", s.name)
+	case recv.Extra["read_early"] > 0 || recv.Extra["unread_late"] > recv.Extra["pool_bytes"]:
+		return Result{}, fmt.Errorf("%s: bytes that arrived and bytes that were summed differ by %.0f: not the same bytes", s.name,
+			max(recv.Extra["read_early"], recv.Extra["unread_late"]))
+	}
+	res := Result{
+		Scenario: s.name, Unit: s.unit, Window: recv.Seconds,
+		Allocs: float64(recv.Mallocs)/float64(recv.Items) + float64(send.Mallocs)/float64(send.Items),
+		GCs:    recv.GCs + send.GCs, GCPause: recv.GCPauseUS + send.GCPauseUS,
+		Frames: recv.Extra["frames"], Credits: recv.Extra["credits"], Grants: recv.Extra["grants"],
+		PerRead: recv.Extra["bytes_per_read"], PerWrite: send.Extra["bytes_per_write"],
+		Checksum: fmt.Sprintf("%016x", uint64(recv.Extra["checksum_hi"])<<32|uint64(recv.Extra["checksum_lo"])),
+		Memory:   int64(recv.Extra["pool_bytes"] + send.Extra["pool_bytes"]),
+		Options:  "defaults",
+	}
+	res.CPUPerGB = 1e9 * (recv.CPUSeconds/float64(recv.Bytes) + send.CPUSeconds/float64(send.Bytes))
+	res.CPUPerM = 1e6 * (recv.CPUSeconds/float64(recv.Items) + send.CPUSeconds/float64(send.Items))
+	res.Rate = float64(recv.Items) / recv.Seconds
+	if s.unit == "bytes" {
+		res.Rate = float64(recv.Bytes) / recv.Seconds
+	}
+	return res, nil
+}
+
+func print(out io.Writer, r Result) error {
+	rate := fmt.Sprintf("%.2f GB/s", r.Rate/1e9)
+	cpu := fmt.Sprintf("%.3f CPU-s per GB", r.CPUPerGB)
+	if r.Unit == "records" {
+		rate = fmt.Sprintf("%.2f M records/s", r.Rate/1e6)
+		cpu = fmt.Sprintf("%.4f CPU-s per million records", r.CPUPerM)
+	}
+	_, err := fmt.Fprintf(out, `%s: %s, %s, %.5f allocations each
+  options   %s, pools of %.1f MiB in all
+  frames    %.0f received, %.0f bytes a read, %.0f bytes a write
+  credits   %.0f in %.0f AddCredit messages
+  checksum  %s
+  collector %d cycles, %.0f us of pauses
+`, r.Scenario, rate, cpu, r.Allocs, r.Options, float64(r.Memory)/(1<<20), r.Frames, r.PerRead, r.PerWrite, r.Credits, r.Grants, r.Checksum, r.GCs, r.GCPause)
+	return err
+}
+
+type process struct {
+	cmd *exec.Cmd
+	out *bufio.Scanner
+}
+
+func start(ctx context.Context, scenario, side, addr string, window time.Duration) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "bench-role", "--scenario", scenario, "--side", side, "--addr", addr,
+		"--seconds", strconv.FormatFloat(window.Seconds(), 'f', -1, 64))
+	cmd.Stderr = os.Stderr
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &process{cmd: cmd, out: bufio.NewScanner(pipe)}, cmd.Start()
+}
+
+func (p *process) address() (string, error) {
+	for p.out.Scan() {
+		if addr, ok := strings.CutPrefix(p.out.Text(), "ADDR "); ok {
+			return addr, nil
+		}
+	}
+	return "", errors.New("the sender ended before it listened")
+}
+
+func (p *process) result() (measure.Result, error) {
+	for p.out.Scan() {
+		if r, ok := measure.Find(p.out.Text()); ok {
+			return r, nil
+		}
+	}
+	return measure.Result{}, errors.New("a process ended without a result")
+}
+
+func (p *process) stop() {
+	_ = p.cmd.Process.Kill() // it may have ended already
+	_ = p.cmd.Wait()
+}
