@@ -75,6 +75,8 @@ type Deserializer struct {
 	err  error
 	span spanning
 	cfg  DeserializerConfig
+
+	releaser *segment.Releaser // cfg's
 }
 
 // hold says why buf is held.
@@ -92,6 +94,7 @@ const (
 func NewDeserializer(cfg DeserializerConfig) *Deserializer {
 	d := &Deserializer{cfg: cfg.withDefaults()}
 	d.limit = uint(d.cfg.MaxRecord)
+	d.releaser = d.cfg.Releaser
 	d.span.init(&d.cfg)
 	return d
 }
@@ -106,13 +109,13 @@ func NewDeserializer(cfg DeserializerConfig) *Deserializer {
 func (d *Deserializer) SetBuffer(b segment.Buffer) error {
 	switch d.hold {
 	case holdCurrent:
-		b.Release()
+		d.release(b)
 		return ErrBufferPending
 	case holdClosed:
-		b.Release()
+		d.release(b)
 		return ErrClosed
 	case holdSpent:
-		d.releaseSpent()
+		d.releaseBuffer()
 	}
 	d.span.retire()
 	d.buf, d.hold = b, holdCurrent
@@ -161,6 +164,20 @@ func (d *Deserializer) Whole() (rec []byte, ok bool) {
 			d.pos += int(n) + lengthSize
 			d.count++
 			return p[lengthSize : lengthSize+n : lengthSize+n], true
+		}
+	}
+	return nil, false
+}
+
+// WholeElement is Whole for streaming edges: it takes a record only if it is
+// a stream record without timestamp, and returns its value, the bytes of the
+// edge's type serializer. Else it does nothing: Next hands the record out with its tag.
+func (d *Deserializer) WholeElement() (value []byte, ok bool) {
+	if p := d.data[d.pos:]; len(p) > lengthSize && p[lengthSize] == tagRecord {
+		if n := uint(binary.BigEndian.Uint32(p)); n-1 < uint(len(p)-lengthSize-1) && n <= d.limit { // n is not 0
+			d.pos += int(n) + lengthSize
+			d.count++
+			return p[lengthSize+1 : lengthSize+n : lengthSize+n], true
 		}
 	}
 	return nil, false
@@ -238,9 +255,7 @@ func (d *Deserializer) nextSpanning() ([]byte, Result, error) {
 // consumed releases the current buffer, of which nothing is needed any more.
 func (d *Deserializer) consumed() {
 	d.data, d.pos, d.rest = nil, 0, nil
-	b := d.buf
-	d.buf, d.hold = segment.Buffer{}, holdNone
-	b.Release()
+	d.releaseBuffer()
 }
 
 // Done says that the last record is no longer needed. If it was the last one
@@ -248,7 +263,7 @@ func (d *Deserializer) consumed() {
 // back. Call it when a record that came with Last has been processed, before waiting for more.
 func (d *Deserializer) Done() {
 	if d.hold == holdSpent {
-		d.releaseSpent()
+		d.releaseBuffer()
 	}
 	if d.span.delivered {
 		d.span.retire()
@@ -256,9 +271,17 @@ func (d *Deserializer) Done() {
 	}
 }
 
-func (d *Deserializer) releaseSpent() {
+func (d *Deserializer) releaseBuffer() {
 	b := d.buf
 	d.buf, d.hold = segment.Buffer{}, holdNone
+	d.release(b)
+}
+
+func (d *Deserializer) release(b segment.Buffer) {
+	if d.releaser != nil {
+		d.releaser.Release(b)
+		return
+	}
 	b.Release()
 }
 
@@ -270,7 +293,7 @@ func (d *Deserializer) Clear() {
 	d.span.reset()
 	d.err = nil
 	if d.hold == holdCurrent || d.hold == holdSpent {
-		d.releaseSpent()
+		d.releaseBuffer()
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+
+	"github.com/weirflow/weir/segment"
 )
 
 const (
@@ -74,6 +76,10 @@ type DeserializerConfig struct {
 	// SkipUnread makes [ReadNext] skip what a reader left of its record; else it
 	// is an error.
 	SkipUnread bool
+	// Releaser takes the buffers that are used up; it may be shared by all
+	// deserializers of a goroutine. It holds them back until it has a batch or is
+	// flushed: flush it before waiting for data. nil: each buffer goes back at once.
+	Releaser *segment.Releaser
 	// Random gives the numbers that name the files; nil is math/rand/v2.
 	Random func() uint64
 
