@@ -44,7 +44,7 @@ func newSenderRig(t testing.TB, cfg PartitionConfig, segments, size int) *sender
 	t.Helper()
 	r := &senderRig{t: t, room: -1}
 	var err error
-	if r.pool, err = segment.NewPool(segment.Config{SegmentSize: size, Segments: segments}); err != nil {
+	if r.pool, err = segment.NewPool(segment.Config{SegmentSize: size, Segments: segments + 16}); err != nil { // 16 for another partition
 		t.Fatal(err)
 	}
 	r.reg = NewRegistry(RegistryConfig{Timeout: time.Second, Clock: func() time.Duration { return r.clock }})
