@@ -21,6 +21,7 @@ type rigConfig struct {
 	gate                          GateConfig
 	port                          GatePortConfig
 	leaky                         bool // the test looks for leaks itself
+	partition                     func(ch int) (PartitionID, SubpartitionRange)
 }
 
 // rig is a receiver with the test as its sender, its loop and its task, on one goroutine. What it writes is decoded.
@@ -85,8 +86,12 @@ func newRig(t testing.TB, cfg rigConfig) *rig {
 	cc.Peer, cc.Out, cc.Pool, cc.Reuse = "10.0.0.1:6121", &r.wire, r.recv, !cfg.noReuse
 	cc.Decoder.MaxBuffer = cfg.segment
 	r.core = NewClientCore(cc)
+	if cfg.partition == nil {
+		cfg.partition = func(ch int) (PartitionID, SubpartitionRange) { return rigPartition(ch), SubpartitionRange{} }
+	}
 	for i := range cfg.channels {
-		c, err := r.port.NewChannel(RemoteConfig{Index: i, ID: rigID(i), Partition: rigPartition(i), Exclusive: cfg.exclusive})
+		id, subs := cfg.partition(i)
+		c, err := r.port.NewChannel(RemoteConfig{Index: i, ID: rigID(i), Partition: id, Range: subs, Exclusive: cfg.exclusive})
 		if err != nil {
 			t.Fatal(err)
 		}
