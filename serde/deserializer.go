@@ -315,7 +315,8 @@ func (d *Deserializer) Count() uint64 { return d.count }
 func (d *Deserializer) NeedsBuffer() bool { return d.hold != holdCurrent }
 
 // Records sets b and yields its records, each valid until the next turn, and
-// at last an error if there was one. The buffer is released at the end. When
+// at last an error if there was one. b is taken over when the loop begins, and
+// released at its end. When
 // the caller breaks off, the rest of the buffer stays current: Next goes on with it.
 func (d *Deserializer) Records(b segment.Buffer) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/weirflow/weir/segment"
 )
@@ -226,8 +227,8 @@ func room(b *segment.Builder) int { return b.Cap() - b.Written() }
 // full then, as far as the segment goes; it reports whether they fit. This
 // saves a buffer when there is none.
 func extend(b *segment.Builder, need int) bool {
-	if spare := room(b); need >= spare {
-		b.SetCap(b.Cap() + need - spare + 1)
+	if need >= room(b) {
+		b.SetCap(b.Written() + min(need, math.MaxInt32/2) + 1)
 	}
 	return need <= room(b)
 }

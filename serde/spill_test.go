@@ -376,6 +376,51 @@ func TestSpillDiskFull(t *testing.T) {
 	}
 }
 
+// TestUnconsumedElsewhere: another goroutine stores a snapshot while the
+// deserializer goes on with the same file.
+func TestUnconsumedElsewhere(t *testing.T) {
+	eachSpillMode(t, func(t *testing.T, cfg DeserializerConfig, dir string) {
+		cfg.exact, cfg.SpillThreshold, cfg.FileBuffer = true, 100, 50
+		stream := framed(pattern(1, 5000), pattern(2, 3))
+		d := NewDeserializer(cfg)
+		var wg sync.WaitGroup
+		for off := 0; off < len(stream); off += 200 {
+			end := min(off+200, len(stream))
+			must(t, d.SetBuffer(segment.Wrap(stream[off:end], segment.DataBuffer)))
+			u, err := d.Unconsumed()
+			must(t, err)
+			wg.Go(func() {
+				defer u.Close()
+				var got []byte
+				for {
+					b, ok, err := u.Next()
+					if err != nil {
+						t.Error(err)
+					}
+					if !ok {
+						break
+					}
+					got = append(got, b.Bytes()...)
+					b.Release()
+				}
+				if !bytes.Equal(got, stream[:end]) {
+					t.Errorf("%d bytes, want %d", len(got), end)
+				}
+			})
+			for {
+				_, res, err := d.Next()
+				must(t, err)
+				if res.Consumed() {
+					break
+				}
+			}
+			d.Done()
+		}
+		d.Close()
+		wg.Wait()
+	})
+}
+
 // TestSpillReadFails: a file that cannot be read back is an error, not a crash.
 func TestSpillReadFails(t *testing.T) {
 	cfg := DeserializerConfig{exact: true, SpillThreshold: 100, SpillDirs: []string{t.TempDir()}, noMap: true}
