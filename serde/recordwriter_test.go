@@ -344,7 +344,7 @@ func TestWriterMisuse(t *testing.T) {
 	}
 	b := newWriterBench(t, 2, 16, 4, 0)
 	ev := event("e")
-	for _, sub := range []int{-2, 2, 1 << 40} {
+	for _, sub := range []int{-2, 2, math.MaxInt} {
 		for name, err := range map[string]error{
 			"WriteRecord":    b.w.WriteRecord(sub, nil),
 			"WriteElement":   b.w.WriteElement(sub, nil),
