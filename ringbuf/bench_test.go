@@ -106,15 +106,6 @@ func (r *mutexRing) pop() int {
 	return v
 }
 
-// idle is what an end does that finds nothing to do and doesn't park.
-type idle int
-
-func (i *idle) wait() {
-	if *i++; *i%64 == 0 {
-		runtime.Gosched()
-	}
-}
-
 func sendChan(c chan int) func(int) {
 	return func(n int) {
 		for i := range n {
@@ -135,23 +126,21 @@ func recvChan(c chan int) func(int) int {
 // BenchmarkHandOver is one producer and one consumer.
 func BenchmarkHandOver(b *testing.B) {
 	b.Run("by=one/wait=yield/impl=weir", func(b *testing.B) {
-		q := NewSPSC[int](benchCapacity)
+		p := NewPipe[int](benchCapacity, Yield())
 		handOver(b, func(n int) {
-			var w idle
-			for i := 0; i < n; i++ {
-				for !q.Push(i) {
-					w.wait()
+			for i := range n {
+				if err := p.Send(nil, i); err != nil { //nolint:staticcheck // SA1012: documented to mean no limit
+					b.Error(err)
+					return
 				}
 			}
 		}, func(n int) (sum int) {
-			var w idle
-			for n > 0 {
-				if v, ok := q.Pop(); ok {
-					sum += v
-					n--
-				} else {
-					w.wait()
+			for range n {
+				v, err := p.Recv(nil) //nolint:staticcheck // SA1012: documented to mean no limit
+				if err != nil {
+					b.Error(err)
 				}
+				sum += v
 			}
 			return sum
 		})
@@ -225,38 +214,33 @@ func BenchmarkHandOver(b *testing.B) {
 			w = Park()
 		}
 		b.Run("by=64/wait="+wait+"/impl=weir", func(b *testing.B) {
-			p := NewPipe[int](8*benchBatch, w)
+			p := NewPipe[int](16*benchBatch, w)
 			handOver(b, func(n int) {
+				src := make([]int, 0, benchBatch)
 				for i := range n {
-					for !p.Stage(i) {
-						if err := p.Send(nil, i); err != nil { //nolint:staticcheck // SA1012: documented to mean no limit
-							b.Error(err)
-						}
-						break
-					}
-					if i%benchBatch == benchBatch-1 {
-						_ = p.Flush()
+					if src = append(src, i); len(src) == benchBatch {
+						_, _ = p.SendBatch(nil, src) //nolint:staticcheck // SA1012: documented to mean no limit
+						src = src[:0]
 					}
 				}
-				_ = p.Flush()
+				_, _ = p.SendBatch(nil, src) //nolint:staticcheck // SA1012: documented to mean no limit
 			}, func(n int) (sum int) {
-				dst := make([]int, benchBatch)
 				for n > 0 {
-					k, err := p.RecvBatch(nil, dst) //nolint:staticcheck // SA1012: documented to mean no limit
+					s, err := p.RecvInPlace(nil, benchBatch) //nolint:staticcheck // SA1012: documented to mean no limit
 					if err != nil {
 						b.Error(err)
 					}
-					for _, v := range dst[:k] {
+					for _, v := range s {
 						sum += v
 					}
-					n -= k
+					n -= len(s)
 				}
 				return sum
 			})
 		})
 		b.Run("by=64/wait="+wait+"/impl=chan", func(b *testing.B) {
-			full, empty := make(chan []int, 8), make(chan []int, 9)
-			for range 9 {
+			full, empty := make(chan []int, 16), make(chan []int, 16)
+			for range 16 {
 				empty <- make([]int, 0, benchBatch)
 			}
 			handOver(b, func(n int) {
@@ -500,30 +484,28 @@ func BenchmarkFreeList(b *testing.B) {
 		done := make(chan struct{})
 		b.ResetTimer()
 		go func() {
-			var w idle
 			for !q.Drained() {
 				if p, ok := q.Pop(); ok {
 					p.n++
 					put(p)
 				} else {
 					flush()
-					w.wait()
+					runtime.Gosched()
 				}
 			}
 			flush()
 			close(done)
 		}()
-		var w idle
 		for range b.N {
 			p, ok := get()
 			for !ok {
 				q.Publish()
-				w.wait()
+				runtime.Gosched()
 				p, ok = get()
 			}
 			for !q.Stage(p) {
 				q.Publish()
-				w.wait()
+				runtime.Gosched()
 			}
 			if q.Staged() >= returnBatch {
 				q.Publish()

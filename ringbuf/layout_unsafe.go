@@ -11,7 +11,7 @@ import "unsafe"
 // SPSC: pad, producer's words, pad, consumer's words, pad, constants, pad.
 var (
 	_ [unsafe.Offsetof(SPSC[byte]{}.tail) - line]byte
-	_ [unsafe.Offsetof(SPSC[byte]{}.head) - unsafe.Offsetof(SPSC[byte]{}.seenHead) - 8 - line]byte
+	_ [unsafe.Offsetof(SPSC[byte]{}.head) - unsafe.Offsetof(SPSC[byte]{}.limit) - 8 - line]byte
 	_ [unsafe.Offsetof(SPSC[byte]{}.buf) - unsafe.Offsetof(SPSC[byte]{}.seenTail) - 8 - line]byte
 	_ [unsafe.Sizeof(SPSC[byte]{}) - unsafe.Offsetof(SPSC[byte]{}.out) - line]byte
 )

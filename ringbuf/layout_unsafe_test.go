@@ -20,7 +20,7 @@ func TestRNG18WordsLieApart(t *testing.T) {
 	for name, groups := range map[string][]words{
 		"SPSC": {
 			{"start", 0, 0},
-			{"producer", unsafe.Offsetof(s.tail), unsafe.Offsetof(s.seenHead) + 8},
+			{"producer", unsafe.Offsetof(s.tail), unsafe.Offsetof(s.limit) + 8},
 			{"consumer", unsafe.Offsetof(s.head), unsafe.Offsetof(s.seenTail) + 8},
 			{"constants", unsafe.Offsetof(s.buf), unsafe.Offsetof(s.out)},
 			{"end", unsafe.Sizeof(s), 0},

@@ -116,6 +116,7 @@ func (n *Notifier) Wake() {
 	}
 }
 
+//go:noinline
 func (n *Notifier) wake() {
 	if n.state.CompareAndSwap(asleep, awake) {
 		n.token <- struct{}{}

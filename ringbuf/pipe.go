@@ -10,18 +10,41 @@ import (
 var ErrClosed = errors.New("ringbuf: closed")
 
 // Pipe is an SPSC ring whose ends can wait: for one sending goroutine and one receiving goroutine. It takes the place of a
-// buffered channel between two owners. Send, SendBatch, Stage and Flush belong to the sender; Recv, RecvBatch and TryRecv
-// to the receiver; Close may be called from anywhere.
+// buffered channel between two owners. Send, SendBatch, Stage, Flush and Unstage belong to the sender; Recv, RecvBatch,
+// RecvInPlace and TryRecv to the receiver; Close, Len and Cap may be called from anywhere.
 type Pipe[T any] struct {
 	ring    *SPSC[T]
 	waiting Waiting
 	items   Notifier // the receiver sleeps here
 	room    Notifier // the sender sleeps here
+	lead    uint64   // constant: how far the sender should get ahead between two looks of the receiver
+	looked  uint64   // the receiver's: its position when it last looked
+	lent    int      // the receiver's: items lent by RecvInPlace
+}
+
+// maxLead bounds Pipe.lead.
+const maxLead = 256
+
+// look is called before each receive. When both ends run at the same pace, a receiver that asks for the sender's position
+// at each item takes the sender's cache line away at each item, and both crawl. So a receiver to which its last look
+// brought fewer items than lead pauses for about a tenth of a microsecond before it looks again: the sender gets ahead, the
+// next look brings more, and there are no more pauses. (Measured on two processors, item by item: 90 ns without, 13 with.)
+func (p *Pipe[T]) look() {
+	if p.lent > 0 {
+		p.giveBack()
+	}
+	if q := p.ring; q.taken == q.seenTail {
+		if q.taken-p.looked < p.lead {
+			pause(maxPause)
+		}
+		p.looked = q.taken
+	}
 }
 
 // NewPipe returns a pipe for at least capacity items, rounded up to a power of two, whose ends wait as w says.
 func NewPipe[T any](capacity int, w Waiting) *Pipe[T] {
 	p := &Pipe[T]{ring: NewSPSC[T](capacity), waiting: w}
+	p.lead = uint64(min(p.Cap()/4, maxLead))
 	p.items.token = make(chan struct{}, 1)
 	p.room.token = make(chan struct{}, 1)
 	return p
@@ -39,7 +62,7 @@ func (p *Pipe[T]) Send(ctx context.Context, v T) error {
 
 func (p *Pipe[T]) sendSlowly(ctx context.Context, v T) error {
 	sent := false
-	err := p.waiting.Until(ctx, &p.room, func() bool {
+	err := p.waiting.until(ctx, &p.room, func() bool {
 		sent = p.ring.Push(v)
 		return sent || p.ring.Closed()
 	})
@@ -62,7 +85,7 @@ func (p *Pipe[T]) SendBatch(ctx context.Context, src []T) (int, error) {
 	}
 	for n < len(src) {
 		k := 0
-		err := p.waiting.Until(ctx, &p.room, func() bool {
+		err := p.waiting.until(ctx, &p.room, func() bool {
 			k = p.ring.PushBatch(src[n:])
 			return k > 0 || p.ring.Closed()
 		})
@@ -97,6 +120,7 @@ func (p *Pipe[T]) Unstage(f func(T)) int { return p.ring.Unstage(f) }
 
 // TryRecv takes the oldest item if there is one.
 func (p *Pipe[T]) TryRecv() (v T, ok bool) {
+	p.giveBack()
 	if v, ok = p.ring.Pop(); ok {
 		p.room.Wake()
 	}
@@ -106,6 +130,7 @@ func (p *Pipe[T]) TryRecv() (v T, ok bool) {
 // Recv takes the oldest item, waiting for one. It returns ErrClosed once the pipe is closed and empty, or the context's
 // error. A nil ctx means no limit.
 func (p *Pipe[T]) Recv(ctx context.Context) (T, error) {
+	p.look()
 	if v, ok := p.ring.Pop(); ok {
 		p.room.Wake()
 		return v, nil
@@ -115,7 +140,7 @@ func (p *Pipe[T]) Recv(ctx context.Context) (T, error) {
 
 func (p *Pipe[T]) recvSlowly(ctx context.Context) (v T, err error) {
 	got := false
-	err = p.waiting.Until(ctx, &p.items, func() bool {
+	err = p.waiting.until(ctx, &p.items, func() bool {
 		v, got = p.ring.Pop()
 		return got || p.ring.Drained()
 	})
@@ -129,11 +154,45 @@ func (p *Pipe[T]) recvSlowly(ctx context.Context) (v T, err error) {
 	return v, err
 }
 
+// RecvInPlace returns up to most of the oldest items without copying them, waiting for at least one. The slice lies in the
+// ring: it is valid, and its slots are kept from the sender, until the receiver's next call of any kind. Fewer items than
+// wait may come, where they wrap round the end of the ring. The error is ErrClosed once the pipe is closed and empty, or
+// the context's. A nil ctx means no limit.
+func (p *Pipe[T]) RecvInPlace(ctx context.Context, most int) ([]T, error) {
+	p.look()
+	a, _ := p.ring.View()
+	if len(a) == 0 && most > 0 {
+		err := p.waiting.until(ctx, &p.items, func() bool {
+			a, _ = p.ring.View()
+			return len(a) > 0 || p.ring.Drained()
+		})
+		if len(a) == 0 {
+			if err == nil {
+				err = ErrClosed
+			}
+			return nil, err
+		}
+	}
+	a = a[:min(len(a), most)]
+	p.lent = len(a)
+	return a, nil
+}
+
+// giveBack ends what RecvInPlace lent.
+func (p *Pipe[T]) giveBack() {
+	if p.lent > 0 {
+		p.ring.Consume(p.lent)
+		p.lent = 0
+		p.room.Wake()
+	}
+}
+
 // RecvBatch takes up to len(dst) of the oldest items into dst, waiting for at least one, and returns how many. The error
 // is ErrClosed once the pipe is closed and empty, or the context's. A nil ctx means no limit.
 func (p *Pipe[T]) RecvBatch(ctx context.Context, dst []T) (n int, err error) {
+	p.look()
 	if n = p.ring.PopBatch(dst); n == 0 && len(dst) > 0 {
-		err = p.waiting.Until(ctx, &p.items, func() bool {
+		err = p.waiting.until(ctx, &p.items, func() bool {
 			n = p.ring.PopBatch(dst)
 			return n > 0 || p.ring.Drained()
 		})
@@ -180,7 +239,7 @@ func NewQueue[T any](capacity int, w Waiting) *Queue[T] {
 func (q *Queue[T]) Send(ctx context.Context, v T) error {
 	sent := q.ring.Push(v)
 	if !sent {
-		err := q.waiting.Until(ctx, q.room, func() bool {
+		err := q.waiting.until(ctx, q.room, func() bool {
 			sent = q.ring.Push(v)
 			return sent || q.ring.Closed()
 		})
@@ -208,7 +267,7 @@ func (q *Queue[T]) TryRecv() (v T, ok bool) {
 func (q *Queue[T]) Recv(ctx context.Context) (v T, err error) {
 	v, got := q.ring.Pop()
 	if !got {
-		err = q.waiting.Until(ctx, q.items, func() bool {
+		err = q.waiting.until(ctx, q.items, func() bool {
 			v, got = q.ring.Pop()
 			return got || q.ring.Drained()
 		})

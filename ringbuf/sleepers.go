@@ -76,6 +76,7 @@ func (s *Sleepers) Wake() {
 	}
 }
 
+//go:noinline
 func (s *Sleepers) wake() {
 	if s.leave() {
 		s.tokens <- struct{}{}

@@ -35,11 +35,11 @@ type SPSC[T any] struct {
 	_ [line]byte
 
 	// The producer's.
-	tail     atomic.Uint64 // published up to here; bit 63: closed
-	pub      uint64        // tail without the bit, as the producer last set it
-	next     uint64        // staged up to here
-	seenHead uint64
-	_        [line]byte
+	tail  atomic.Uint64 // published up to here; bit 63: closed
+	pub   uint64        // tail without the bit, as the producer last set it
+	next  uint64        // staged up to here
+	limit uint64        // slots are known to be free up to here: the last head seen, plus the capacity
+	_     [line]byte
 
 	// The consumer's.
 	head     atomic.Uint64 // taken up to here
@@ -60,7 +60,7 @@ type SPSC[T any] struct {
 // capacity is above 1<<28.
 func NewSPSC[T any](capacity int) *SPSC[T] {
 	n := roundUp("SPSC", capacity, 1)
-	return &SPSC[T]{buf: make([]T, n), mask: uint64(n - 1), clear: holdsPointers[T]()}
+	return &SPSC[T]{limit: uint64(n), buf: make([]T, n), mask: uint64(n - 1), clear: holdsPointers[T]()}
 }
 
 const (
@@ -71,10 +71,10 @@ const (
 // room returns how many free slots the producer has, asking the consumer's position only if fewer than want are known.
 func (q *SPSC[T]) room(want uint64) uint64 {
 	size := uint64(len(q.buf))
-	free := size - (q.next - q.seenHead)
+	free := q.limit - q.next
 	if free < want || free > size {
-		q.seenHead = q.head.Load()
-		if free = size - (q.next - q.seenHead); free > size {
+		q.limit = q.head.Load() + size
+		if free = q.limit - q.next; free > size {
 			return 0 // two producers at once
 		}
 	}
@@ -117,7 +117,7 @@ func (q *SPSC[T]) Stage(v T) bool {
 }
 
 func (q *SPSC[T]) stage(v T) bool {
-	if q.next-q.seenHead >= uint64(len(q.buf)) && q.room(1) == 0 {
+	if q.next >= q.limit && q.room(1) == 0 {
 		return false
 	}
 	q.buf[q.next&q.mask] = v
@@ -224,16 +224,16 @@ func (q *SPSC[T]) Claim(n int) (a, b []T) {
 // closed before: then the slots stay the producer's. It panics if there are not n free slots, which Claim rules out.
 func (q *SPSC[T]) Commit(n int) bool {
 	q.in.enter(spscProducer)
-	defer q.in.leave()
 	if n < 0 || uint64(n) > q.room(uint64(n)) {
 		panic("ringbuf: SPSC.Commit of more slots than are free")
 	}
 	q.next += uint64(n)
-	if q.publish() {
-		return true
+	ok := q.publish()
+	if !ok {
+		q.next -= min(uint64(n), q.next-q.pub)
 	}
-	q.next -= min(uint64(n), q.next-q.pub)
-	return false
+	q.in.leave()
+	return ok
 }
 
 // window returns the n slots from position p on as one or two slices.
@@ -305,11 +305,11 @@ func (q *SPSC[T]) View() (a, b []T) {
 // rules out.
 func (q *SPSC[T]) Consume(n int) {
 	q.out.enter(spscConsumer)
-	defer q.out.leave()
 	if n < 0 || uint64(n) > q.ready(uint64(n)) {
 		panic("ringbuf: SPSC.Consume of more items than are published")
 	}
 	q.consume(q.window(q.taken, uint64(n)))
+	q.out.leave()
 }
 
 // Len returns how many items are published and not yet taken. For the two owners it is a bound (the consumer sees no more

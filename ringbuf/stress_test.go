@@ -365,6 +365,13 @@ func TestStressPipe(t *testing.T) {
 				for _, v := range dst[:n] {
 					seen.see(v)
 				}
+				lent, err := p.RecvInPlace(ctx, 3)
+				if err != nil {
+					break
+				}
+				for _, v := range lent {
+					seen.see(v)
+				}
 			}
 			sender.Wait()
 			if _, err := p.Recv(ctx); err != ErrClosed || seen.total != items {
