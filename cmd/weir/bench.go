@@ -13,16 +13,18 @@ import (
 func newBench() []*cobra.Command {
 	var seconds float64
 	var json bool
+	var profile string
 	run := &cobra.Command{
 		Use:   "bench SCENARIO",
 		Short: "Measure the library, as two processes over loopback",
 		Long:  "Measure the library, as two processes over loopback. Scenarios:\n\n" + strings.Join(bench.Names(), "\n"),
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return bench.Run(cmd.Context(), cmd.OutOrStdout(), args[0], bench.Options{Window: toDuration(seconds), JSON: json})
+			return bench.Run(cmd.Context(), cmd.OutOrStdout(), args[0], bench.Options{Window: toDuration(seconds), JSON: json, Profile: profile})
 		},
 	}
 	run.Flags().Float64Var(&seconds, "seconds", 3, "measured time, after a warm-up")
+	run.Flags().StringVar(&profile, "profile", "", "write CPU profiles of both processes into this folder")
 	run.Flags().BoolVar(&json, "json", false, "end with one line of JSON")
 
 	var scenario, side, addr string
@@ -31,15 +33,15 @@ func newBench() []*cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return bench.Role(cmd.Context(), cmd.OutOrStdout(), scenario, side, addr, toDuration(seconds))
+			return bench.Role(cmd.Context(), cmd.OutOrStdout(), scenario, side, addr, bench.Options{Window: toDuration(seconds), Profile: profile})
 		},
 	}
 	role.Flags().StringVar(&scenario, "scenario", "", "")
 	role.Flags().StringVar(&side, "side", "", "")
+	role.Flags().StringVar(&profile, "profile", "", "")
 	role.Flags().StringVar(&addr, "addr", "", "")
 	role.Flags().Float64Var(&seconds, "seconds", 3, "")
 	return []*cobra.Command{run, role}
 }
 
 func toDuration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
-

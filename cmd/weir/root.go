@@ -16,6 +16,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(newConform())
+	root.AddCommand(newSend(), newRecv())
 	root.AddCommand(newBench()...)
 	return root
 }

@@ -57,6 +57,8 @@ func find(name string) (scenario, error) {
 type Options struct {
 	Window time.Duration // measured time of each process
 	JSON   bool          // end with one line of JSON
+	// Profile is the folder for a CPU profile of each process, of its window; empty: none.
+	Profile string
 }
 
 // Result is a scenario's figures, those of both processes together where they can be added.
@@ -91,7 +93,7 @@ func Run(ctx context.Context, out io.Writer, name string, opt Options) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, opt.Window+30*time.Second)
 	defer cancel()
-	send, err := start(ctx, s.name, "send", "", opt.Window)
+	send, err := start(ctx, s.name, "send", "", opt)
 	if err != nil {
 		return err
 	}
@@ -100,7 +102,7 @@ func Run(ctx context.Context, out io.Writer, name string, opt Options) error {
 	if err != nil {
 		return err
 	}
-	recv, err := start(ctx, s.name, "receive", addr, opt.Window)
+	recv, err := start(ctx, s.name, "receive", addr, opt)
 	if err != nil {
 		return err
 	}
@@ -174,13 +176,13 @@ type process struct {
 	out *bufio.Scanner
 }
 
-func start(ctx context.Context, scenario, side, addr string, window time.Duration) (*process, error) {
+func start(ctx context.Context, scenario, side, addr string, opt Options) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, self, "bench-role", "--scenario", scenario, "--side", side, "--addr", addr,
-		"--seconds", strconv.FormatFloat(window.Seconds(), 'f', -1, 64))
+		"--seconds", strconv.FormatFloat(opt.Window.Seconds(), 'f', -1, 64), "--profile", opt.Profile)
 	cmd.Stderr = os.Stderr
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {

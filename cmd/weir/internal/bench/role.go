@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +28,7 @@ type role struct {
 }
 
 // Role runs one side until its window is over and its parent ends it.
-func Role(ctx context.Context, out io.Writer, name, side, addr string, window time.Duration) error {
+func Role(ctx context.Context, out io.Writer, name, side, addr string, opt Options) error {
 	s, err := find(name)
 	if err != nil {
 		return err
@@ -44,7 +47,7 @@ func Role(ctx context.Context, out io.Writer, name, side, addr string, window ti
 	failed := make(chan error, 1)
 	go func() { failed <- work(ctx, r) }()
 	result := make(chan measure.Result, 1)
-	go func() { result <- r.window(side, window) }()
+	go func() { result <- r.window(side, opt) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("%s %s: %w", name, side, err)
@@ -57,11 +60,13 @@ func Role(ctx context.Context, out io.Writer, name, side, addr string, window ti
 }
 
 // window measures, with the loop's and the credit's figures of the same time.
-func (r *role) window(side string, d time.Duration) measure.Result {
+func (r *role) window(side string, opt Options) measure.Result {
 	<-r.meter.Begun()
 	time.Sleep(measure.WarmUp)
+	stop := profile(opt.Profile, side)
+	defer stop()
 	a := r.node.Stats()
-	res := r.meter.WindowNow(side, d)
+	res := r.meter.WindowNow(side, opt.Window)
 	before := r.payload.Load()
 	b := r.node.Stats()
 	after := r.payload.Load()
@@ -81,6 +86,25 @@ func (r *role) window(side string, d time.Duration) measure.Result {
 		"unread_late": float64(b.Bytes) - float64(after),
 	}
 	return res
+}
+
+// profile takes a CPU profile until stop is called. What goes wrong with it is no reason to give up the figures.
+func profile(dir, side string) (stop func()) {
+	if dir == "" {
+		return func() {}
+	}
+	f, err := os.Create(filepath.Join(dir, side+".pprof"))
+	if err == nil {
+		err = pprof.StartCPUProfile(f)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: no profile:", err)
+		return func() {}
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = f.Close()
+	}
 }
 
 // ---- bulk ----

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirflow/weir"
+	"github.com/weirflow/weir/cmd/weir/internal/framing"
+)
+
+type sendFlags struct {
+	exchangeFlags
+	listen, partitionBy, key, framing string
+	subpartitions                     int
+}
+
+// newSend returns the command that serves a file as a partition.
+func newSend() *cobra.Command {
+	var f sendFlags
+	cmd := &cobra.Command{
+		Use:   "send [flags] FILE|-",
+		Short: "Serve the records of a file, or of standard input, to receivers",
+		Long: "Serve the records of a file, or of standard input, as a partition. Each subpartition is read by one receiver: weir recv, or\n" +
+			"a Flink job. The records are stream elements whose values are arrays of bytes. It ends when all receivers have everything.\n\n" +
+			"--partition-by: round-robin; hash (of the record) and key (of the field --key) put a record where Flink would put that\n" +
+			"string as a key; broadcast; global (all to subpartition 0).\n" +
+			"--key: number of a word (lines) or column (csv), name of a member (ndjson), range of bytes LO:HI (length, raw).",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	fs := cmd.Flags()
+	f.add(fs)
+	fs.StringVar(&f.listen, "listen", "127.0.0.1:0", "where to listen, HOST:PORT")
+	fs.IntVar(&f.subpartitions, "subpartitions", 1, "number of subpartitions")
+	fs.StringVar(&f.partitionBy, "partition-by", "round-robin", "round-robin, hash, key, broadcast or global")
+	fs.StringVar(&f.key, "key", "", "the field that --partition-by key looks at")
+	fs.StringVar(&f.framing, "framing", "lines", "what a record is: lines, ndjson, csv, length or raw")
+	return cmd
+}
+
+func (f *sendFlags) partition() (weir.Partition, error) {
+	switch f.partitionBy {
+	case "round-robin":
+		return weir.RoundRobin, nil
+	case "hash", "key":
+		return weir.ByKeyGroup, nil
+	case "broadcast":
+		return weir.Broadcast, nil
+	case "global":
+		return weir.Global, nil
+	}
+	return 0, fmt.Errorf("--partition-by %q: want round-robin, hash, key, broadcast or global", f.partitionBy)
+}
+
+func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	cfg, id, err := f.config()
+	if err != nil {
+		return err
+	}
+	partition, err := f.partition()
+	if err != nil {
+		return err
+	}
+	kind, err := framing.Parse(f.framing)
+	if err != nil {
+		return err
+	}
+	if f.key != "" && f.partitionBy != "key" {
+		return errors.New("--key is for --partition-by key")
+	}
+	key, err := framing.ParseKey(kind, f.key)
+	if err != nil {
+		return err
+	}
+	in := stdin
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		in = file
+	}
+	cfg.Listen = f.listen
+	node, err := weir.Open(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, node.Close()) }()
+	out, err := node.NewOutput(weir.OutputConfig{Name: f.name, ID: &id, Subpartitions: f.subpartitions, Partition: partition})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	fmt.Fprintf(stderr, "weir: listening on %s, partition %x, %d subpartitions\n", node.Addr(), id[:], f.subpartitions)
+
+	wait, cancel := context.WithTimeout(ctx, f.wait)
+	err = out.AwaitConsumers(wait)
+	cancel()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	rep := report{Event: "done", Partition: fmt.Sprintf("%x", id[:])}
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	records := framing.NewScanner(in, kind, int(f.maxRecord))
+	for {
+		rec, err := records.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		at := rec // hash: the whole record
+		if f.partitionBy == "key" {
+			if at, err = key.Of(rec); err != nil {
+				return fmt.Errorf("%s: record at byte %d: %w", path, records.Offset()-int64(len(rec)), err)
+			}
+		}
+		if err := out.Write(ctx, at, rec); err != nil {
+			return err
+		}
+		rep.Records++
+		rep.Bytes += int64(len(rec))
+		_, _ = sum.Write(rec) // a hash never fails
+	}
+	if err := out.Finish(ctx); err != nil {
+		return err
+	}
+	rep.Seconds = time.Since(begin).Seconds()
+	rep.Channels = []channelReport{{Records: rep.Records, Bytes: rep.Bytes, CRC32C: fmt.Sprintf("%08x", sum.Sum32())}}
+	for _, d := range out.Stats().WaitedFor {
+		rep.Waited = append(rep.Waited, d.Seconds())
+	}
+	if f.stats == "json" {
+		return rep.print(stdout)
+	}
+	return nil
+}
