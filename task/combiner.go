@@ -56,7 +56,7 @@ type WatermarkCombiners struct {
 
 // combiner combines the watermarks of one identifier.
 type combiner interface {
-	combine(channel int, w *event.WatermarkEvent, out *CombinerOutput) error
+	combine(channel int, w event.WatermarkEvent) (CombinerOutput, error)
 }
 
 // NewWatermarkCombiners returns combiners for an input of a number of channels, without any declaration.
@@ -99,20 +99,19 @@ func (c *WatermarkCombiners) add(id string, to combiner) error {
 
 // Combine takes the watermark of a channel. Errors: ErrUnknownWatermark; ErrValve for one of another type than was declared,
 // or a channel that doesn't exist. Nothing has changed then.
-func (c *WatermarkCombiners) Combine(channel int, w *event.WatermarkEvent) (out CombinerOutput, err error) {
+func (c *WatermarkCombiners) Combine(channel int, w *event.WatermarkEvent) (CombinerOutput, error) {
 	to := c.byID[w.Identifier]
 	if to == nil {
-		return out, fmt.Errorf("%w %q", ErrUnknownWatermark, w.Identifier)
+		return CombinerOutput{}, fmt.Errorf("%w %q", ErrUnknownWatermark, w.Identifier)
 	}
 	if uint(channel) >= uint(c.channels) {
-		return out, fmt.Errorf("%w: watermark %q on channel %d of %d", ErrValve, w.Identifier, channel, c.channels)
+		return CombinerOutput{}, fmt.Errorf("%w: watermark %q on channel %d of %d", ErrValve, w.Identifier, channel, c.channels)
 	}
-	err = to.combine(channel, w, &out)
-	return out, err
+	return to.combine(channel, *w)
 }
 
-func wrongType(w *event.WatermarkEvent) error {
-	return fmt.Errorf("%w: watermark %q has type %d, which was not declared", ErrValve, w.Identifier, w.Type)
+func wrongType(w event.WatermarkEvent) (CombinerOutput, error) {
+	return CombinerOutput{}, fmt.Errorf("%w: watermark %q has type %d, which was not declared", ErrValve, w.Identifier, w.Type)
 }
 
 // extremeCombiner keeps the least or the greatest value of all channels, and how many channels have it, so that it has to
@@ -154,7 +153,7 @@ func (c *extremeCombiner) beyond(a, b int64) bool {
 	return a > b
 }
 
-func (c *extremeCombiner) combine(channel int, w *event.WatermarkEvent, out *CombinerOutput) error {
+func (c *extremeCombiner) combine(channel int, w event.WatermarkEvent) (CombinerOutput, error) {
 	if w.Type != c.d.Type {
 		return wrongType(w)
 	}
@@ -164,11 +163,11 @@ func (c *extremeCombiner) combine(channel int, w *event.WatermarkEvent, out *Com
 	}
 	c.set(channel, w.Value)
 	if c.d.WaitForAll && c.missing > 0 || c.emitted && c.extreme == c.last {
-		return nil
+		return CombinerOutput{}, nil
 	}
 	c.last, c.emitted = c.extreme, true
-	out.add(event.WatermarkEvent{Identifier: w.Identifier, Aligned: w.Aligned, Type: w.Type, Value: c.extreme})
-	return nil
+	w.Value = c.extreme
+	return CombinerOutput{Events: [2]event.WatermarkEvent{w}, N: 1}, nil
 }
 
 func (c *extremeCombiner) set(channel int, value int64) {
@@ -206,7 +205,7 @@ type alignedCombiner struct {
 	count int
 }
 
-func (c *alignedCombiner) combine(channel int, w *event.WatermarkEvent, out *CombinerOutput) error {
+func (c *alignedCombiner) combine(channel int, w event.WatermarkEvent) (CombinerOutput, error) {
 	if w.Type != c.kind {
 		return wrongType(w)
 	}
@@ -217,10 +216,9 @@ func (c *alignedCombiner) combine(channel int, w *event.WatermarkEvent, out *Com
 	if c.count == len(c.seen) {
 		clear(c.seen)
 		c.count = 0
-		out.add(*w)
-		out.Resume = true
+		return CombinerOutput{Events: [2]event.WatermarkEvent{w}, N: 1, Resume: true}, nil
 	}
-	return nil
+	return CombinerOutput{}, nil
 }
 
 // eventTimeCombiner is a valve for watermarks of event time that travel as events.
@@ -229,8 +227,9 @@ type eventTimeCombiner struct {
 	valve      *Valve
 }
 
-func (c *eventTimeCombiner) combine(channel int, w *event.WatermarkEvent, out *CombinerOutput) error {
+func (c *eventTimeCombiner) combine(channel int, w event.WatermarkEvent) (CombinerOutput, error) {
 	var o ValveOutput
+	var out CombinerOutput
 	var err error
 	switch {
 	case w.Identifier == c.time && w.Type == event.LongWatermark:
@@ -250,5 +249,5 @@ func (c *eventTimeCombiner) combine(channel int, w *event.WatermarkEvent, out *C
 		}
 		out.add(e)
 	}
-	return err
+	return out, err
 }
