@@ -246,13 +246,18 @@ func (w *PartitionWriter) put(it item) {
 	w.pushLate()
 }
 
-// pushLate hands over what waits and reports whether nothing does any more.
+// pushLate hands over what waits, wakes the loop if that was anything, and reports whether nothing waits any more.
 func (w *PartitionWriter) pushLate() bool {
 	if w.late.Len() == 0 {
 		return true
 	}
+	pushed := false
 	for w.late.Len() > 0 && w.ring.Push(*w.late.Front()) {
 		w.late.PopFront()
+		pushed = true
+	}
+	if pushed {
+		w.wakeUp()
 	}
 	if w.late.Len() > 0 {
 		return false
