@@ -1,21 +1,23 @@
 package segment
 
+import "fmt"
+
 // arena cuts slabs of memory into segments and keeps those that nobody has. It has no lock: Pool.mu guards it.
 //
 // Segments are taken from the lowest slab that has one, so that the load gathers in the low slabs and high ones become
 // idle. An idle slab is given back if a slab's worth of segments stays free without it.
 type arena struct {
-	cfg     Config
-	sys     *system
-	headers []header
-	slabs   []slab
-	free    int // segments in slabs that are mapped
-	out     int // segments that somebody has
-	mapped  int // slabs
-	clock   int // returns so far, for the back-off of failed unmapping
-	closed  bool
-	grown   error // why the last attempt to map a slab failed, nil if it did not
-	stats   MemoryUsage
+	cfg      Config
+	sys      *system
+	headers  []header
+	slabs    []slab
+	free     int // segments in slabs that are mapped
+	out      int // segments that somebody has
+	mapped   int // slabs
+	clock    int // returns so far, for the back-off of failed unmapping
+	closed   bool
+	unmapErr error // of the last attempt that failed
+	stats    MemoryUsage
 }
 
 type slab struct {
@@ -40,9 +42,11 @@ const (
 // init divides the budget into slabs and maps the first, or all if there is one.
 func (a *arena) init(cfg Config, headers []header) error {
 	a.cfg, a.headers = cfg, headers
-	var err error
-	if a.sys, err = systemFor(cfg); err != nil {
-		return err
+	if a.sys == nil { // a test may have put in its own
+		var err error
+		if a.sys, err = systemFor(cfg); err != nil {
+			return err
+		}
 	}
 	return a.start()
 }
@@ -62,7 +66,12 @@ func (a *arena) start() error {
 	if len(a.slabs) == 0 {
 		return nil
 	}
-	return a.grow(&a.slabs[0])
+	if err := a.grow(&a.slabs[0]); err != nil {
+		n := uint64(a.slabs[0].n) * uint64(a.cfg.SegmentSize)
+		return fmt.Errorf("segment: could not allocate enough memory for the pool (required %d MB, allocated %d MB, missing %d MB): %w",
+			n>>20, 0, n>>20, err)
+	}
+	return nil
 }
 
 // maxSlabBytes keeps lengths within an int with room for rounding up.
@@ -71,7 +80,7 @@ const maxSlabBytes = int64(^uint(0)>>1) - 1<<22
 // grow maps a slab.
 func (a *arena) grow(s *slab) error {
 	mem, err := a.sys.obtain(&a.stats, a.cfg, s.n*a.cfg.SegmentSize)
-	a.grown = err
+	a.stats.GrowRefused = err
 	if err != nil {
 		return err
 	}
@@ -110,14 +119,18 @@ func (a *arena) take() *header {
 	return nil
 }
 
+// growOne maps one more slab. If all that are missing wait to be unmapped, that is tried now.
 func (a *arena) growOne() bool {
 	if a.mapped == len(a.slabs) {
 		return false
 	}
-	for i := range a.slabs {
-		if a.slabs[i].state == slabAbsent {
-			return a.grow(&a.slabs[i]) == nil
+	for range 2 {
+		for i := range a.slabs {
+			if a.slabs[i].state == slabAbsent {
+				return a.grow(&a.slabs[i]) == nil
+			}
 		}
+		a.retry(true)
 	}
 	return false
 }
@@ -159,6 +172,7 @@ func (a *arena) unmap(s *slab) {
 		s.fails++
 		s.retryAt = a.clock + 1<<min(s.fails, 16)
 		a.stats.UnmapFailures++
+		a.unmapErr = err
 		return
 	}
 	a.stats.Stuck--

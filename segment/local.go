@@ -37,15 +37,19 @@ type LocalPool struct {
 
 	_ [128]byte
 
-	// Written by others.
-	returned    atomic.Pointer[header] // a stack of segments, linked by next
+	// Written by others, seldom; so the owner's loads find it in the cache.
 	attn        atomic.Uint32
 	target      atomic.Int32 // what redistribution wants size to be
 	closed      atomic.Bool
 	cancelled   atomic.Bool
 	releasers   atomic.Pointer[[]*Releaser]
 	nextWaiting *LocalPool // guarded by pool.mu, or the waker's that has detached the list
-	notifier    ringbuf.Notifier
+
+	_ [128]byte
+
+	// Written by others with each return.
+	returned atomic.Pointer[header] // a stack of segments, linked by next
+	notifier ringbuf.Notifier
 
 	_ [128]byte
 

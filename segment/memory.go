@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Sentinels of *MemoryError.
@@ -47,6 +48,7 @@ type MemoryUsage struct {
 	HugeRefused   error  // why HugeTry fell back; nil if it did not
 	Stuck         int    // slabs given up that the system would not unmap yet
 	UnmapFailures uint64 // attempts to unmap that failed
+	GrowRefused   error  // why the last slab that was needed could not be mapped; nil once one could
 }
 
 // system is what the operating system does for an arena. Tests put failures in.
@@ -62,6 +64,7 @@ type system struct {
 	protect      func(mem []byte, usable bool) error
 	explainMap   func(err error) (kind error, limit string)
 	memlockLimit func() string
+	sleep        func(time.Duration)
 }
 
 // heapSystem takes memory from the Go heap.
@@ -70,6 +73,7 @@ func heapSystem() *system {
 		page:    1,
 		mapAnon: func(n int, _ bool) ([]byte, error) { return make([]byte, n), nil },
 		unmap:   func([]byte) error { return nil },
+		sleep:   time.Sleep,
 	}
 }
 

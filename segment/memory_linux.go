@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,6 +48,7 @@ func mappedSystem() *system {
 		},
 		explainMap:   explainMap,
 		memlockLimit: memlockLimit,
+		sleep:        time.Sleep,
 	}
 }
 

@@ -1,9 +1,14 @@
 package segment
 
 import (
+	"errors"
 	"slices"
 	"sync"
+	"time"
 )
+
+// closeRetries bounds how often Close tries again to unmap what the system refuses, with doubling pauses from 1 ms.
+const closeRetries = 5
 
 // Pool holds all segments of a process. Local pools take guaranteed shares of it and divide the rest (Flink:
 // NetworkBufferPool). All methods may be called from any goroutine.
@@ -34,8 +39,12 @@ func NewPool(cfg Config) (*Pool, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg = cfg.withDefaults()
-	p := &Pool{cfg: cfg, headers: make([]header, cfg.Segments)}
+	return newPool(cfg.withDefaults(), nil)
+}
+
+// newPool makes a pool on sys; nil for the one that cfg asks for.
+func newPool(cfg Config, sys *system) (*Pool, error) {
+	p := &Pool{cfg: cfg, mem: arena{sys: sys}, headers: make([]header, cfg.Segments)}
 	for i := range p.headers {
 		h := &p.headers[i]
 		h.word, h.index, h.pool = sole, uint32(i), p
@@ -214,5 +223,22 @@ func (p *Pool) Close() error {
 		p.requests = nil
 	}
 	p.mem.close()
-	return p.leaks()
+	for i := 0; i < closeRetries && p.mem.stats.Stuck > 0; i++ {
+		p.mem.sys.sleep(time.Millisecond << i)
+		p.mem.retry(true)
+	}
+	err := p.leaks()
+	if n := p.mem.stats.Stuck; n > 0 {
+		kind, limit := p.mem.sys.explainMap(p.mem.unmapErr)
+		err = errors.Join(err, &MemoryError{Op: "unmap", Bytes: p.mem.stats.Mapped, Limit: limit, Kind: kind, Err: p.mem.unmapErr})
+	}
+	return err
+}
+
+// Trim gives back all slabs that are idle now, but as many as are needed to keep keep segments free without mapping anew, and
+// tries again to unmap what the system refused before.
+func (p *Pool) Trim(keep int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mem.trim(keep)
 }

@@ -9,7 +9,7 @@ func (l *LocalPool) Put(b Buffer) {
 	if h == nil {
 		return
 	}
-	if w := b.meta>>genShift<<genShift | sole; l.plain && h.home == l && h.note == 0 && atomic.LoadUint64(&h.word) == w {
+	if w := b.meta>>genShift<<genShift | sole; l.plain && l.attn.Load() == 0 && h.home == l && h.note == 0 && atomic.LoadUint64(&h.word) == w {
 		h.word = w + genOne
 		if l.hot == nil && len(l.idle) > 0 {
 			l.hot = h
@@ -24,6 +24,11 @@ func (l *LocalPool) Put(b Buffer) {
 // put is Put with everything else that can happen.
 func (l *LocalPool) put(b Buffer) {
 	h := b.h
+	if l.attn.Load() != 0 && !l.isClosed {
+		l.guard.enter()
+		l.attend()
+		l.guard.leave()
+	}
 	last, err := b.dropRef()
 	switch {
 	case err != nil:

@@ -152,3 +152,45 @@ func (l *LocalPool) tryAvailable() (bool, error) {
 	}
 	return l.Available(), nil
 }
+
+// Reserve waits until the pool holds at least n segments, idle or handed out. n must not be above what is required. Errors
+// are as for TakeWait. A gate whose buffers all float reserves one, so that something is in circulation
+// (LocalBufferPool#reserveSegments; here what is obtained is counted, and nobody is locked out meanwhile).
+func (l *LocalPool) Reserve(ctx context.Context, n int) error {
+	if n > l.cfg.Required {
+		return badConfig("%q: can't reserve more segments (%d) than are required (%d)", l.cfg.Name, n, l.cfg.Required)
+	}
+	for {
+		if ok, err := l.tryReserve(n); ok || err != nil {
+			return err
+		}
+		l.notifier.Prepare()
+		if ok, err := l.tryReserve(n); ok || err != nil {
+			l.notifier.Cancel()
+			return err
+		}
+		if err := l.notifier.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *LocalPool) tryReserve(n int) (bool, error) {
+	if l.isClosed || l.cancelled.Load() {
+		return false, ErrClosed
+	}
+	l.guard.enter()
+	defer l.guard.leave()
+	l.drain()
+	for l.requested < n && !l.subscribed {
+		h := l.pool.fetch(l, true)
+		if h == nil {
+			l.subscribed = true
+			break
+		}
+		l.requested++
+		l.offer(h)
+	}
+	l.publish()
+	return l.requested >= n, nil
+}

@@ -7,43 +7,6 @@ import (
 	"time"
 )
 
-func mustPool(t testing.TB, cfg Config) *Pool {
-	t.Helper()
-	p, err := NewPool(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func mustLocal(t testing.TB, p *Pool, cfg LocalConfig) *LocalPool {
-	t.Helper()
-	l, err := p.NewLocal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-func mustTake(t testing.TB, l *LocalPool) Buffer {
-	t.Helper()
-	b, ok := l.Take()
-	if !ok {
-		t.Fatalf("nothing to take: %+v", l.Stats())
-	}
-	return b
-}
-
-func closeAll(t testing.TB, p *Pool, ls ...*LocalPool) {
-	t.Helper()
-	for _, l := range ls {
-		l.Close()
-	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestRoundTrip(t *testing.T) {
 	p := mustPool(t, Config{Segments: 8, SegmentSize: 4096})
 	var tags []uint32
