@@ -59,6 +59,8 @@ const (
 	windowTotal = 64
 	maxWindow   = 32
 	minWindow   = 2
+	// provideLimit bounds how long a new input waits for memory that is its by right.
+	provideLimit = 5 * time.Second
 )
 
 func (c InputConfig) channels() (n int) {
@@ -149,9 +151,7 @@ type Input struct {
 	gate    *credit.Gate
 	node    *Node
 	cfg     InputConfig
-	port    *credit.GatePort    // the loop's
-	pool    *credit.ReceivePool // the loop's
-	client  *credit.Client      // the loop's
+	port    *credit.GatePort // the loop's
 	chans   []*credit.RemoteChannel
 	ready   func() bool
 	ended   bool
@@ -189,8 +189,11 @@ func (n *Node) NewInput(cfg InputConfig) (*Input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("weir: %w", err)
 	}
-	if err := n.do(func() error { return in.open(link) }); err != nil {
+	if err := n.provide(cfg.segments()); err != nil {
 		return nil, fmt.Errorf("weir: input of %d channels: %w", channels, n.explain(err))
+	}
+	if err := n.do(func() error { return in.open(link) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("weir: input of %d channels: %w", channels, n.explain(err)), in.Close())
 	}
 	if err := n.add(in); err != nil {
 		return nil, errors.Join(err, in.Close())
@@ -203,23 +206,26 @@ func clock() align.Now {
 	return align.Now{Millis: now.UnixMilli(), Nanos: now.UnixNano()}
 }
 
+// provide waits until the receive pool has n segments more: what other pools hold beyond their guarantee comes back soon.
+func (n *Node) provide(segments int) error {
+	limit := time.Now().Add(provideLimit)
+	for {
+		err := n.do(func() error { return n.receive.Provide(segments) })
+		var few *segment.TooFewError
+		if err == nil || !errors.As(err, &few) || time.Now().After(limit) || n.pool.Usage().Guaranteed+segments > n.pool.Segments() {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // open makes the loop's half and requests the channels. On the loop.
 func (in *Input) open(link *credit.GateLink) (err error) {
 	n, cfg := in.node, &in.cfg
-	in.pool, err = credit.NewReceivePool(n.pool, credit.ReceivePoolConfig{Name: "input", Segments: cfg.segments(), Wake: n.loop.Wake})
+	in.port, err = credit.NewGatePort(credit.GatePortConfig{Link: link, Pool: n.receive, Floating: cfg.Floating})
 	if err != nil {
 		return err
 	}
-	in.port, err = credit.NewGatePort(credit.GatePortConfig{Link: link, Pool: in.pool, Floating: cfg.Floating})
-	if err != nil {
-		in.pool.Close()
-		return err
-	}
-	in.client = credit.NewClient(n.loop, credit.ClientOptions{
-		Pool:            in.pool,
-		Decoder:         credit.DecoderConfig{Profile: n.cfg.Flink, MaxBuffer: n.cfg.SegmentSize},
-		ListenerTimeout: n.cfg.RequestTimeout,
-	})
 	for _, s := range cfg.Sources {
 		id := NameID(s.Name)
 		if s.ID != nil {
@@ -234,7 +240,7 @@ func (in *Input) open(link *credit.GateLink) (err error) {
 			}
 			in.gate.Describe(len(in.chans), s.Addr, id, ch.ID())
 			in.chans = append(in.chans, ch)
-			in.client.Open("tcp", s.Addr, ch, cfg.Wait)
+			n.client.Open("tcp", s.Addr, ch, cfg.Wait)
 		}
 	}
 	n.loop.AddSource(in.port)
@@ -406,13 +412,14 @@ func (in *Input) Close() error {
 	in.task.Close()
 	in.gate.Close()
 	return in.node.do(func() error {
+		if in.port == nil {
+			return nil
+		}
 		in.port.Poll()
 		in.port.Close()
-		in.client.Close()
 		in.port.Poll()
 		in.node.loop.RemoveSource(in.port)
-		in.pool.Poll()
-		in.pool.Close()
+		in.node.receive.Trim()
 		return nil
 	})
 }
@@ -448,5 +455,3 @@ func (in *Input) Stats() InputStats {
 	}
 	return st
 }
-
-var _ = segment.Buffer{}

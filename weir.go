@@ -82,6 +82,8 @@ type Node struct {
 	cfg      Config
 	pool     *segment.Pool
 	loop     *netio.Loop
+	receive  *credit.ReceivePool // the loop's, as all of credit's
+	client   *credit.Client
 	registry *credit.Registry
 	server   *credit.Server
 	addr     net.Addr
@@ -119,6 +121,15 @@ func (n *Node) start() (err error) {
 		return err
 	}
 	return n.do(func() error {
+		n.receive, err = credit.NewReceivePool(n.pool, credit.ReceivePoolConfig{Name: "inputs", Wake: n.loop.Wake})
+		if err != nil {
+			return err
+		}
+		n.client = credit.NewClient(n.loop, credit.ClientOptions{
+			Pool:            n.receive,
+			Decoder:         credit.DecoderConfig{Profile: n.cfg.Flink, MaxBuffer: n.cfg.SegmentSize},
+			ListenerTimeout: n.cfg.RequestTimeout,
+		})
 		n.registry = credit.NewRegistry(credit.RegistryConfig{
 			Timeout: n.cfg.RequestTimeout,
 			Clock:   func() time.Duration { return n.loop.Now().Sub(n.began) },
@@ -167,23 +178,10 @@ type Stats struct {
 
 // Stats returns what the node did so far.
 func (n *Node) Stats() (st Stats) {
-	n.mu.Lock()
-	inputs := make([]*Input, 0, len(n.open))
-	for c := range n.open {
-		if in, ok := c.(*Input); ok {
-			inputs = append(inputs, in)
-		}
-	}
-	n.mu.Unlock()
 	_ = n.do(func() error {
 		st.Loop = n.loop.Stats()
-		for _, in := range inputs {
-			c := in.client.Stats()
-			st.Frames += c.Data
-			st.Bytes += c.Bytes
-			st.Credits += c.Credits
-			st.Grants += c.Grants
-		}
+		c := n.client.Stats()
+		st.Frames, st.Bytes, st.Credits, st.Grants = c.Data, c.Bytes, c.Credits, c.Grants
 		return nil
 	})
 	return st
@@ -240,11 +238,19 @@ func (n *Node) Close() error {
 			if n.server != nil {
 				n.server.Close()
 			}
+			if n.client != nil {
+				n.client.Close()
+			}
 			return nil
 		}))
 		ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 		defer cancel()
 		errs = append(errs, n.loop.Close(ctx))
+	}
+	// Nobody runs turns any more: what belonged to the loop is ours.
+	if n.receive != nil {
+		n.receive.Poll()
+		n.receive.Close()
 	}
 	return errors.Join(append(errs, n.pool.Close())...)
 }

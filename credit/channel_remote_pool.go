@@ -78,6 +78,51 @@ func (p *ReceivePool) Reserved() int { return p.reserved }
 // Capacity is the number of segments of the pool.
 func (p *ReceivePool) Capacity() int { return p.capacity }
 
+// Provide sees to it that n segments more can be reserved, and takes what is missing out of the global pool. The error is a
+// *segment.TooFewError if it does not have them now: others may hold more than their guarantee and give it back soon.
+func (p *ReceivePool) Provide(n int) error {
+	more := p.reserved + n - p.capacity
+	if more <= 0 {
+		return nil
+	}
+	if err := p.local.Grow(more, more); err != nil {
+		return err
+	}
+	if err := p.fetch(p.capacity + more); err != nil {
+		_ = p.local.Grow(-more, -more) // giving up never fails
+		return err
+	}
+	p.capacity += more
+	return nil
+}
+
+// Trim gives back what nobody has reserved.
+func (p *ReceivePool) Trim() {
+	if less := p.capacity - max(p.reserved, 1); less > 0 {
+		p.capacity -= less
+		_ = p.local.Grow(-less, -less) // giving up never fails
+	}
+}
+
+// fetch takes segments out of the global pool until n are here. What is guaranteed may still be lent to other pools, and
+// credit must stand for segments that are here.
+func (p *ReceivePool) fetch(n int) (err error) {
+	var bufs []segment.Buffer
+	for p.local.Stats().Requested < n {
+		b, ok := p.local.Take()
+		if !ok {
+			u := p.local.Stats()
+			err = &segment.TooFewError{Name: p.name, Wanted: n, Available: u.Requested, Total: u.Max, Setting: "segment.Config.Segments"}
+			break
+		}
+		bufs = append(bufs, b)
+	}
+	for _, b := range bufs {
+		p.local.Put(b)
+	}
+	return err
+}
+
 // reserve promises n segments more (or fewer, if negative, which never fails).
 func (p *ReceivePool) reserve(n int) error {
 	if p.reserved+n > p.capacity {
