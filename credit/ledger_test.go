@@ -219,11 +219,15 @@ func TestFloatBudgetLimit(t *testing.T) {
 	r.is(0, "4 (0+4) 4 4 no")
 	r.is(1, "1 (0+1) 1 1 no")
 	r.budget.SetLimit(3)
-	for i, want := range []int32{4, 3, 2} {
+	r.backlog(1, 2) // waits
+	for i, want := range []int32{4, 3, 3} {
 		r.data(0, 0)
 		r.recycle(0, 0)
 		if got := r.budget.Out(); got != want {
 			t.Fatalf("%d out after %d came back, want %d", got, i+1, want)
+		}
+		if waits := r.l[1].Waiting(); waits != (i < 2) {
+			t.Fatalf("waiting %v after %d came back", waits, i+1)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package credit
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 )
@@ -224,6 +223,3 @@ func (b *LocalBackoff) Next() (wait int64, ok bool) {
 	b.last = b.current >= b.Max
 	return b.current, true
 }
-
-// RetryLocal reports whether a failed request for a local view may be repeated.
-func RetryLocal(err error) bool { return errors.Is(err, ErrPartitionNotFound) }
