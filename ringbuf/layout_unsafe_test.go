@@ -63,11 +63,11 @@ func TestRNG18WordsLieApart(t *testing.T) {
 // (Rings are never laid over raw memory, where an offset could be odd: their slots are Go slices.)
 func TestRNG06PositionsAreAligned(t *testing.T) {
 	type odd struct {
-		b [5]byte
+		_ [5]byte
 		s SPSC[byte]
-		c byte
+		_ byte
 		m multi[byte]
-		d [3]byte
+		_ [3]byte
 		x IndexStack
 	}
 	var o [2]odd

@@ -1,6 +1,7 @@
 package ringbuf
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -374,7 +375,7 @@ func TestStressPipe(t *testing.T) {
 				}
 			}
 			sender.Wait()
-			if _, err := p.Recv(ctx); err != ErrClosed || seen.total != items {
+			if _, err := p.Recv(ctx); !errors.Is(err, ErrClosed) || seen.total != items {
 				t.Errorf("%d items came out of %d, then %v", seen.total, items, err)
 			}
 		}
@@ -402,7 +403,7 @@ func TestStressQueue(t *testing.T) {
 				for {
 					v, err := q.Recv(ctx)
 					if err != nil {
-						if err != ErrClosed {
+						if !errors.Is(err, ErrClosed) {
 							t.Error(err)
 						}
 						total[p] = seen.total

@@ -88,6 +88,6 @@ const maxPause = 8
 // pause keeps the processor busy for a moment that doubles with each look, without touching memory: looking again at once
 // would take the cache line away from the other side while it works.
 func pause(look int) {
-	for range 1 << min(look, maxPause) { //nolint:revive // empty on purpose
+	for range 1 << min(look, maxPause) {
 	}
 }
