@@ -63,6 +63,7 @@ type Conn struct {
 	raisedAt  int  // place in l.raised, -1: SO_RCVLOWAT is 1
 	credit    int  // full buffers that may come, for the rule of SO_RCVLOWAT
 	spurious  int  // reads in a row that got nothing although the kernel reported a hang-up
+	released  bool // buffers were given to the releaser and not published
 	dirty     bool // in l.dirty
 	filling   bool // in OnFlush, a write follows
 	blocked   bool // the socket takes nothing for the moment
@@ -146,6 +147,7 @@ func (c *Conn) AppendBuffer(b segment.Buffer) {
 	switch {
 	case c.deaf():
 		c.releaseBuffer(b)
+		c.publishReleased()
 		return
 	case len(p) <= c.l.copyLimit():
 		if len(p) > 0 {
@@ -238,6 +240,7 @@ func (c *Conn) Close(err error) {
 // gone ends Close: nobody uses what is queued any more.
 func (c *Conn) gone() {
 	c.drop()
+	c.publishReleased()
 	c.l.gone = append(c.l.gone, c)
 }
 
@@ -372,6 +375,16 @@ func (l *Loop) flushDirty() {
 	}
 }
 
+// publishReleased makes released buffers visible to their owner.
+func (c *Conn) publishReleased() {
+	if c.released {
+		c.released = false
+		if c.releaser != nil {
+			c.releaser.Flush()
+		}
+	}
+}
+
 // flush fills and writes once.
 func (c *Conn) flush() {
 	if c.closed || c.blocked || c.index < 0 {
@@ -382,6 +395,7 @@ func (c *Conn) flush() {
 		c.h.OnFlush(c)
 		c.filling = false
 		if c.closed {
+			c.publishReleased()
 			return
 		}
 	}
@@ -392,9 +406,9 @@ func (c *Conn) flush() {
 		} else {
 			c.sysWrite()
 		}
-		if c.closed {
-			return
-		}
+	}
+	if c.closed {
+		return
 	}
 	switch {
 	case c.out.bytes > 0:
@@ -408,6 +422,7 @@ func (c *Conn) flush() {
 			c.Close(nil)
 		}
 	}
+	c.publishReleased()
 	if c.closed {
 		return
 	}

@@ -12,9 +12,9 @@ import (
 // RunUntil runs the loop's turns in the caller's goroutine until ready returns true, and waits in between. It returns nil then,
 // the context's error if ctx is done first, or ErrClosed. The caller must not hold the token, so it is not for handlers.
 //
-// ready is called by the caller's goroutine, within and between turns: it is cheap and does not block. What makes it true is
-// either done by the loop's turns, or whoever does it calls n.Wake afterwards. n is the caller's own notifier and may be nil
-// if only turns make ready true.
+// ready is called by the caller's goroutine, within and between turns, with and without the token: it is cheap, does not block,
+// and reads only what others may write at that moment. n is the caller's own notifier: whoever makes ready true calls n.Wake
+// after, be it within a turn or not, as the turn may be somebody else's. n may be nil; then ready is also asked at intervals.
 //
 // If another goroutine already drives the loop, the caller sleeps on n and takes the turns over when that one leaves. With a
 // dedicated loop it always sleeps on n. Nothing is allocated when ctx was seen in one of the last few calls.
@@ -22,8 +22,9 @@ func (l *Loop) RunUntil(ctx context.Context, ready func() bool, n *ringbuf.Notif
 	if ready() {
 		return nil
 	}
+	patience := time.Duration(0)
 	if n == nil {
-		n = ringbuf.NewNotifier()
+		n, patience = ringbuf.NewNotifier(), followStep
 	}
 	for {
 		if err := l.stopped(ctx); err != nil {
@@ -35,7 +36,7 @@ func (l *Loop) RunUntil(ctx context.Context, ready func() bool, n *ringbuf.Notif
 				return err
 			}
 		}
-		done, err := l.follow(ctx, ready, n)
+		done, err := l.follow(ctx, ready, n, patience)
 		if done {
 			return err
 		}
@@ -79,8 +80,11 @@ func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 	return true, err
 }
 
-// follow sleeps on n until ready, or until there is no driver any more (done is false).
-func (l *Loop) follow(ctx context.Context, ready func() bool, n *ringbuf.Notifier) (done bool, err error) {
+// followStep is how often a follower that nobody can wake looks by itself.
+const followStep = time.Millisecond
+
+// follow sleeps on n until ready, or until there is no driver any more or patience is over (done is false).
+func (l *Loop) follow(ctx context.Context, ready func() bool, n *ringbuf.Notifier, patience time.Duration) (done bool, err error) {
 	n.Prepare()
 	l.addFollower(n)
 	defer l.removeFollower(n)
@@ -95,7 +99,9 @@ func (l *Loop) follow(ctx context.Context, ready func() bool, n *ringbuf.Notifie
 		n.Cancel()
 		return false, nil // the driver left before we were on its list
 	}
-	if err := n.Wait(ctx); err != nil {
+	if patience > 0 {
+		n.WaitTimeout(patience)
+	} else if err := n.Wait(ctx); err != nil {
 		return true, err
 	}
 	return ready(), nil

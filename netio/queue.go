@@ -106,7 +106,6 @@ func (c *Conn) stage(n int) []byte {
 // acknowledge takes n written bytes off the queue and releases what is written.
 func (c *Conn) acknowledge(n int) {
 	c.out.bytes -= n
-	released := false
 	for n > 0 {
 		pc := c.out.first()
 		if n < len(pc.p) {
@@ -114,36 +113,30 @@ func (c *Conn) acknowledge(n int) {
 			break
 		}
 		n -= len(pc.p)
-		if c.releasePiece(pc) {
-			released = true
-		}
+		c.releasePiece(pc)
 		c.out.popFirst()
 	}
-	if released && c.releaser != nil {
-		c.releaser.Flush()
-	}
+	c.publishReleased()
 	if c.out.empty() && c.chunk != nil {
 		c.l.chunks.put(c.chunk) // an idle connection holds no memory
 		c.chunk = nil
 	}
 }
 
-// releasePiece gives back what pc holds; true if that was a buffer.
-func (c *Conn) releasePiece(pc *piece) bool {
+// releasePiece gives back what pc holds.
+func (c *Conn) releasePiece(pc *piece) {
 	if k := pc.chunk; k != nil {
 		if k.refs--; k.refs == 0 && k != c.chunk {
 			c.l.chunks.put(k)
 		}
-		return false
-	}
-	if pc.buf.IsZero() {
-		return false
+		return
 	}
 	c.releaseBuffer(pc.buf)
-	return true
 }
 
+// releaseBuffer gives b back; publishReleased follows.
 func (c *Conn) releaseBuffer(b segment.Buffer) {
+	c.released = true
 	if c.releaser != nil {
 		c.releaser.Release(b)
 		return
