@@ -17,7 +17,8 @@ import "sync/atomic"
 //
 // The first 64 bytes are what taking and releasing need. The marker, where a writer and a loop meet, is in the next line.
 type header struct {
-	word  uint64 // first, so that it is aligned for 64-bit atomics on every platform
+	_     [0]atomic.Uint64 // takes no room, and aligns headers to 8 bytes on 32-bit platforms too, in slices as well
+	word  uint64           // first, and hence aligned for 64-bit atomics; a plain word, since its sole owner reads it plainly
 	home  *LocalPool
 	note  uint64 // the subpartition that the segment is charged to, plus 1, << 32 | the tag
 	mem   []byte
