@@ -71,6 +71,11 @@ func (p *pair) WriteFrame(frame []byte) {
 func (p *pair) pump() {
 	p.s.pump()
 	p.r.pump()
+	p.moveUp()
+}
+
+// moveUp puts what the receiver wrote on its way.
+func (p *pair) moveUp() {
 	for w := &p.r.wire; len(w.buf) > 0; {
 		n := int(binary.BigEndian.Uint32(w.buf))
 		f := pipeFrame{b: append([]byte(nil), w.buf[:n]...), msg: MessageID(w.buf[8])}
