@@ -7,7 +7,7 @@ import (
 )
 
 // CRD-29: which changes of the size are announced.
-func TestCaseCRD29Threshold(t *testing.T) {
+func TestCRD29Threshold(t *testing.T) {
 	for _, tc := range []struct {
 		wanted int32
 		want   bool
@@ -35,7 +35,7 @@ func TestCaseCRD29Threshold(t *testing.T) {
 }
 
 // CRD-30: the size does not swing, never leaves its bounds, and gates have sizes of their own.
-func TestCaseCRD30Steady(t *testing.T) {
+func TestCRD30Steady(t *testing.T) {
 	medians := []int32{}
 	for _, rate := range []float64{30_000, 3_000_000} {
 		rng := rand.New(rand.NewPCG(1, 2))
