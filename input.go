@@ -426,32 +426,29 @@ func (in *Input) Close() error {
 
 // InputStats is what an input did so far.
 type InputStats struct {
-	// Records handed out; the task's goroutine alone may read it while records flow.
-	Records uint64
-	// Aligned checkpoints, and aborted ones.
-	Aligned, Aborted int64
+	// Aligned checkpoints, aborted ones, and those acknowledged.
+	Aligned, Aborted, Acked int64
 	// Channels, in order.
 	Channels []ChannelStats
 }
 
 // ChannelStats is a channel's state at the moment.
 type ChannelStats struct {
-	// Credit that the sender has and has not used; Queued buffers and events.
-	Credit, Queued int
-	Err            error
+	// Credit is what the sender may still send, Unread what arrived and was not given back, both in buffers.
+	Credit, Unread int
+	// Err ended the channel.
+	Err error
 }
 
-// Stats returns what the input did so far. The task's goroutine.
-func (in *Input) Stats() InputStats {
-	st := InputStats{Records: in.task.Records(), Aligned: in.aligned.Load(), Aborted: in.aborted.Load(), Channels: make([]ChannelStats, in.gate.Channels())}
+// Stats returns what the input did so far, reusing the channels of dst. Any goroutine.
+func (in *Input) Stats(dst InputStats) InputStats {
+	dst.Aligned, dst.Aborted, dst.Acked = in.aligned.Load(), in.aborted.Load(), in.acked.Load()
+	dst.Channels = dst.Channels[:0]
 	_ = in.node.do(func() error {
-		for i, ch := range in.chans {
-			st.Channels[i] = ChannelStats{Credit: ch.Outstanding(), Err: ch.Err()}
+		for _, ch := range in.chans {
+			dst.Channels = append(dst.Channels, ChannelStats{Credit: ch.Outstanding(), Unread: ch.Unread(), Err: ch.Err()})
 		}
 		return nil
 	})
-	for i := range st.Channels {
-		st.Channels[i].Queued = in.gate.Queued(i)
-	}
-	return st
+	return dst
 }

@@ -165,6 +165,9 @@ func (n *Node) Addr() net.Addr { return n.addr }
 // Loop is the node's loop, for those that drive or watch it themselves.
 func (n *Node) Loop() *netio.Loop { return n.loop }
 
+// Usage is what the node's memory is used for at the moment.
+func (n *Node) Usage() segment.PoolUsage { return n.pool.Usage() }
+
 // Memory is the node's budget in bytes.
 func (n *Node) Memory() int64 { return int64(n.pool.Segments()) * int64(n.pool.SegmentSize()) }
 

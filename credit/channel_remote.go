@@ -62,6 +62,9 @@ func (c *RemoteChannel) Ledger() *Ledger { return &c.ledger }
 // Outstanding is the credit that the sender knows of and has not used, as far as is known here.
 func (c *RemoteChannel) Outstanding() int { return int(c.outstanding) }
 
+// Unread is the number of segments that hold data of the channel: they arrived, and were not given back.
+func (c *RemoteChannel) Unread() int { return int(c.charged) }
+
 // Err is the channel's error, nil as long as it has none.
 func (c *RemoteChannel) Err() error { return c.err }
 

@@ -17,6 +17,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newConform())
 	root.AddCommand(newSend(), newRecv())
+	root.AddCommand(newDemo()...)
 	root.AddCommand(newBench()...)
 	return root
 }

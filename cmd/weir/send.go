@@ -139,7 +139,7 @@ func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdou
 	}
 	rep.Seconds = time.Since(begin).Seconds()
 	rep.Channels = []channelReport{{Records: rep.Records, Bytes: rep.Bytes, CRC32C: fmt.Sprintf("%08x", sum.Sum32())}}
-	for _, d := range out.Stats().WaitedFor {
+	for _, d := range out.Stats(weir.OutputStats{}).WaitedFor {
 		rep.Waited = append(rep.Waited, d.Seconds())
 	}
 	if f.stats == "json" {

@@ -73,6 +73,11 @@ func NewScanner(r io.Reader, kind Kind, limit int) *Scanner {
 	return &Scanner{r: r, kind: kind, limit: limit, buf: make([]byte, 256<<10)}
 }
 
+// Reset starts anew with another input and keeps the buffer.
+func (s *Scanner) Reset(r io.Reader) {
+	*s = Scanner{r: r, kind: s.kind, limit: s.limit, buf: s.buf}
+}
+
 // Offset is the position in the input of the record that Next returns next.
 func (s *Scanner) Offset() int64 { return s.offset }
 
