@@ -179,7 +179,7 @@ func (w *RecordWriter[O]) write(sub, end int, head, body []byte) error {
 		return ErrUnfinished
 	case w.finished:
 		return ErrFinished
-	case sub != broadcastTarget && (sub < 0 || end > len(w.slots)):
+	case sub != broadcastTarget && uint(sub) >= uint(len(w.slots)): // end may have wrapped round
 		return fmt.Errorf("%w: %d of %d", ErrSubpartition, sub, len(w.slots))
 	}
 	if err := checkWritten(len(head), len(body)); err != nil {
