@@ -1,11 +1,17 @@
 package segment
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/valyala/bytebufferpool"
+
+	"github.com/weirflow/weir/ringbuf"
 )
+
+// The benchmarks name the contender impl=…, so that `benchstat -col /impl` puts weir beside its rivals of the same run. Compare ratios
+// within a run, never times between machines.
 
 type block struct{ mem [DefaultSize]byte }
 
@@ -15,7 +21,7 @@ type mutexPool struct {
 	free []*block
 }
 
-func (p *mutexPool) get() *block {
+func (p *mutexPool) Get() *block {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := len(p.free) - 1
@@ -27,23 +33,28 @@ func (p *mutexPool) get() *block {
 	return b
 }
 
-func (p *mutexPool) put(b *block) {
+func (p *mutexPool) Put(b *block) {
 	p.mu.Lock()
 	p.free = append(p.free, b)
 	p.mu.Unlock()
 }
 
-// BenchmarkTakeRelease is one take and one release of a 32 KiB block by the same goroutine. The block's first byte is written
-// and read, so that nobody gets away without touching it.
-func BenchmarkTakeRelease(b *testing.B) {
-	pool, err := NewPool(Config{Segments: 64})
-	if err != nil {
-		b.Fatal(err)
+func benchLocal(b *testing.B, segments int) (*LocalPool, func()) {
+	p := mustPool(b, Config{Segments: segments})
+	l := mustLocal(b, p, LocalConfig{Name: "bench", Required: segments})
+	return l, func() {
+		l.Close()
+		if err := p.Close(); err != nil {
+			b.Fatal(err)
+		}
 	}
-	defer pool.Close()
+}
+
+// BenchmarkTakeRelease is one take and one release of a 32 KiB block by the same goroutine. Its user touches it.
+func BenchmarkTakeRelease(b *testing.B) {
 	b.Run("refs=sole/impl=weir", func(b *testing.B) {
-		l := mustLocal(b, pool, LocalConfig{Required: 8})
-		defer l.Close()
+		l, done := benchLocal(b, 8)
+		defer done()
 		b.ReportAllocs()
 		for b.Loop() {
 			x, _ := l.Take()
@@ -51,9 +62,9 @@ func BenchmarkTakeRelease(b *testing.B) {
 			l.Put(x)
 		}
 	})
-	b.Run("refs=shared/impl=weir", func(b *testing.B) {
-		l := mustLocal(b, pool, LocalConfig{Required: 8})
-		defer l.Close()
+	b.Run("refs=shared/impl=weir", func(b *testing.B) { // retained once, released twice
+		l, done := benchLocal(b, 8)
+		defer done()
 		b.ReportAllocs()
 		for b.Loop() {
 			x, _ := l.Take()
@@ -63,15 +74,28 @@ func BenchmarkTakeRelease(b *testing.B) {
 			l.Put(y)
 		}
 	})
-	b.Run("refs=sole/impl=sync.Pool", func(b *testing.B) {
-		p := sync.Pool{New: func() any { return new(block) }}
+	b.Run("refs=sole/impl=weir-anywhere", func(b *testing.B) { // by Release and Drain, as others do it
+		l, done := benchLocal(b, 8)
+		defer done()
 		b.ReportAllocs()
 		for b.Loop() {
-			x := p.Get().(*block)
-			x.mem[0]++
-			p.Put(x)
+			x, _ := l.Take()
+			x.Memory()[0]++
+			x.Release()
+			l.Drain()
 		}
 	})
+	for _, refs := range []string{"sole", "shared"} { // the rivals don't count: the same work for both
+		b.Run("refs="+refs+"/impl=sync.Pool", func(b *testing.B) {
+			p := sync.Pool{New: func() any { return new(block) }}
+			b.ReportAllocs()
+			for b.Loop() {
+				x := p.Get().(*block)
+				x.mem[0]++
+				p.Put(x)
+			}
+		})
+	}
 	b.Run("refs=sole/impl=bytebufferpool", func(b *testing.B) {
 		var p bytebufferpool.Pool
 		x := p.Get()
@@ -89,9 +113,206 @@ func BenchmarkTakeRelease(b *testing.B) {
 		var p mutexPool
 		b.ReportAllocs()
 		for b.Loop() {
-			x := p.get()
+			x := p.Get()
 			x.mem[0]++
-			p.put(x)
+			p.Put(x)
 		}
 	})
+}
+
+const handOverBatch = 16
+
+// handOver moves b.N items from take, in this goroutine, to give, in another, through a ring that both sides work in batches of 16. flush
+// follows each batch of the receiver.
+func handOver[T any](b *testing.B, take func() T, give func(T), flush func()) {
+	q := ringbuf.NewSPSC[T](128)
+	done := make(chan struct{})
+	n := b.N
+	b.ReportAllocs()
+	b.ResetTimer()
+	go func() {
+		defer close(done)
+		var batch [handOverBatch]T
+		for got, spins := 0, 0; got < n; {
+			k := q.PopBatch(batch[:])
+			for _, x := range batch[:k] {
+				give(x)
+			}
+			got += k
+			if k > 0 {
+				flush()
+				spins = 0
+			} else if spins++; spins > 64 {
+				runtime.Gosched()
+			}
+		}
+	}()
+	for i := range n {
+		x := take()
+		for spins := 0; !q.Stage(x); spins++ {
+			q.Publish()
+			if spins > 64 {
+				runtime.Gosched()
+			}
+		}
+		if i%handOverBatch == handOverBatch-1 {
+			q.Publish()
+		}
+	}
+	q.Publish()
+	<-done
+	b.StopTimer()
+}
+
+// BenchmarkAcross takes in one goroutine and releases in another, the hand-over of the buffer included. impl=none is that hand-over
+// alone.
+func BenchmarkAcross(b *testing.B) {
+	const segments = 256
+	nothing := func() {}
+	weir := func(b *testing.B, releaser bool) {
+		l, done := benchLocal(b, segments)
+		defer done()
+		take := func() Buffer {
+			for {
+				if x, ok := l.Take(); ok {
+					x.Memory()[0]++
+					return x
+				}
+				runtime.Gosched()
+			}
+		}
+		if !releaser {
+			handOver(b, take, Buffer.Release, nothing)
+			return
+		}
+		r := l.NewReleaser()
+		defer r.Close()
+		handOver(b, take, r.Release, nothing)
+	}
+	b.Run("impl=weir", func(b *testing.B) { weir(b, true) })
+	b.Run("impl=weir-anywhere", func(b *testing.B) { weir(b, false) })
+	b.Run("impl=sync.Pool", func(b *testing.B) {
+		p := sync.Pool{New: func() any { return new(block) }}
+		handOver(b, func() *block {
+			x := p.Get().(*block)
+			x.mem[0]++
+			return x
+		}, func(x *block) { p.Put(x) }, nothing)
+	})
+	b.Run("impl=bytebufferpool", func(b *testing.B) {
+		var p bytebufferpool.Pool
+		handOver(b, func() *bytebufferpool.ByteBuffer {
+			x := p.Get()
+			if cap(x.B) == 0 {
+				x.B = make([]byte, DefaultSize)
+			}
+			x.B = x.B[:1]
+			x.B[0]++
+			return x
+		}, func(x *bytebufferpool.ByteBuffer) { p.Put(x) }, nothing)
+	})
+	b.Run("impl=mutex", func(b *testing.B) {
+		p := &mutexPool{}
+		for range segments {
+			p.Put(new(block))
+		}
+		handOver(b, func() *block {
+			x := p.Get()
+			x.mem[0]++
+			return x
+		}, p.Put, nothing)
+	})
+	b.Run("impl=none", func(b *testing.B) {
+		x := new(block)
+		handOver(b, func() *block { return x }, func(*block) {}, nothing)
+	})
+}
+
+// BenchmarkBuilder fills a segment with records, committing each, and follows it with a reader; per record.
+func BenchmarkBuilder(b *testing.B) {
+	record := make([]byte, 100)
+	l, done := benchLocal(b, 4)
+	defer done()
+	start := func() Builder {
+		x, _ := l.Take()
+		return MakeBuilder(x)
+	}
+	for _, commit := range []string{"record", "buffer"} {
+		b.Run("commit="+commit, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(record)))
+			w := start()
+			r := w.NewReader()
+			for b.Loop() {
+				w.Append(record)
+				if commit == "record" {
+					w.Commit()
+				}
+				if w.Full() {
+					w.Finish()
+					w.Close()
+					x, _ := r.NextClose()
+					l.Put(x)
+					w = start()
+					r = w.NewReader()
+				}
+			}
+			w.Close()
+			r.Close()
+			l.Drain()
+		})
+	}
+}
+
+// BenchmarkSlice makes and releases a view of a buffer.
+func BenchmarkSlice(b *testing.B) {
+	l, done := benchLocal(b, 2)
+	defer done()
+	x, _ := l.Take()
+	x = x.Resized(1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		s := x.Slice(10, 20)
+		s.Release()
+	}
+	l.Put(x)
+}
+
+// BenchmarkUsage takes a snapshot of a pool with 16 local pools.
+func BenchmarkUsage(b *testing.B) {
+	p := mustPool(b, Config{Segments: 64, SegmentSize: 64})
+	for range 16 {
+		l := mustLocal(b, p, LocalConfig{Required: 2})
+		defer l.Close()
+	}
+	dst := make([]Usage, 0, 16)
+	b.Run("of=pool", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = p.Usage()
+		}
+	})
+	b.Run("of=locals", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			dst = p.AppendUsage(dst[:0])
+		}
+	})
+}
+
+// BenchmarkRedistribute makes and closes a local pool beside n others, which are all resized twice.
+func BenchmarkRedistribute(b *testing.B) {
+	for _, n := range []int{1, 100} {
+		b.Run("pools="+map[int]string{1: "1", 100: "100"}[n], func(b *testing.B) {
+			p := mustPool(b, Config{Segments: 1000, SegmentSize: 64})
+			for range n {
+				l := mustLocal(b, p, LocalConfig{Required: 2, Max: Unlimited})
+				defer l.Close()
+			}
+			for b.Loop() {
+				l := mustLocal(b, p, LocalConfig{Required: 5})
+				l.Close()
+			}
+		})
+	}
 }

@@ -2,7 +2,6 @@ package segment
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -522,10 +521,4 @@ func TestLateReturnUnmaps(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func Example_tooLarge() {
-	_, err := NewPool(Config{Segments: -1})
-	fmt.Println(err)
-	// Output: segment: bad configuration: Config.Segments is -1, must be 0 to 2147483647
 }

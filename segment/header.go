@@ -26,7 +26,7 @@ type header struct {
 	index uint32 // in Pool.headers
 	slab  int32  // in arena.slabs
 
-	marker atomic.Int32
+	marker marker
 	kind   kind
 	free   bool // in the free list; guarded by pool.mu
 	pool   *Pool
