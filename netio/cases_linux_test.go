@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -348,7 +349,8 @@ func TestNET11NumberUsedAgain(t *testing.T) {
 
 // NET-12: a wake-up written during shutdown lands in somebody else's file.
 func TestNET12WakeDuringClose(t *testing.T) {
-	n := rounds(100)
+	n := rounds(1500)
+	var late atomic.Int64
 	for range n {
 		l, err := NewLoop(LoopConfig{Poll: -1, Standby: 50 * time.Microsecond})
 		if err != nil {
@@ -362,10 +364,14 @@ func TestNET12WakeDuringClose(t *testing.T) {
 				defer wg.Done()
 				for !stop.Load() {
 					l.Wake()
+					if l.Closed() {
+						late.Add(1)
+					}
 					l.sysInterrupt() // without the check for sleepers: the worst case
 					if i == 0 {
 						l.Post(func() {})
 					}
+					runtime.Gosched() // the one that closes wants to run as well
 				}
 			}()
 		}
@@ -396,6 +402,9 @@ func TestNET12WakeDuringClose(t *testing.T) {
 			}
 			_ = unix.Close(fd)
 		}
+	}
+	if late.Load() == 0 {
+		t.Error("the case did not happen: no wake-up during a close")
 	}
 }
 

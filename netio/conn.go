@@ -265,14 +265,15 @@ func (c *Conn) reportClosed() {
 
 // CloseAfterFlush writes what is queued, for at most limit, and closes the connection. OnFlush is not called any more, and
 // what arrives is dropped. OnClose gets nil, or ErrFlushTimeout. A TCP connection is not closed before the peer's kernel has
-// everything, as closing with unread input would reset it.
+// everything, as closing with unread input would reset it; where that cannot be found out (the portable driver, TLS), not
+// before the peer has closed its side or limit is over.
 func (c *Conn) CloseAfterFlush(limit time.Duration) {
 	if c.closed || c.finishing {
 		return
 	}
 	c.finishing = true
 	c.shutWrite = true
-	c.paused = false
+	c.ResumeRead()
 	c.limitAt = c.l.clock() + limit
 	c.limit = c.l.NewTimer(c.finish)
 	c.WantFlush()
@@ -291,7 +292,7 @@ func (c *Conn) finish() {
 			return
 		}
 		c.limit.Reset(c.limitAt - c.l.clock())
-	case c.p != nil || c.ended || c.delivered() || c.l.clock() >= c.limitAt:
+	case c.ended || c.p == nil && c.delivered() || c.l.clock() >= c.limitAt:
 		c.Close(nil)
 	default:
 		c.limit.Reset(min(lingerStep, c.limitAt-c.l.clock()))

@@ -1,0 +1,146 @@
+//go:build linux && !weirportable
+
+package netio
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A lone small frame behind bulk arrives although the kernel was asked for large portions: within lowatWait, by the rule.
+func TestLowatLoneFrame(t *testing.T) {
+	k := newLink(t, LoopConfig{Standby: -1}, linkPayload, 32)
+	k.a.acquire()
+	k.b.acquire()
+	defer k.a.Release()
+	defer k.b.Release()
+	worst := time.Duration(0)
+	for range 20 {
+		for end := time.Now().Add(hang); len(k.b.raised) == 0; {
+			k.allow(20)
+			for !k.sink.ready() && len(k.b.raised) == 0 {
+				k.a.Turn(NoWait)
+				k.b.Turn(NoWait)
+			}
+			if time.Now().After(end) {
+				t.Fatal("the case did not happen: never raised")
+			}
+		}
+		// What is under way arrives, whole frames all of it, but while it is raised.
+		for !k.frames.ready() {
+			k.a.Turn(NoWait)
+		}
+		for !k.sink.ready() {
+			k.b.Turn(Wait(time.Second))
+		}
+		c := k.b.conns[0]
+		c.setLowat(true)
+		start := time.Now()
+		k.sink.wanted.Add(100)
+		k.sender.Stage(100)
+		for k.sender.Pending() > 0 {
+			k.a.Turn(NoWait)
+		}
+		for !k.sink.ready() {
+			k.b.Turn(Wait(hang))
+			if time.Since(start) > hang {
+				t.Fatal("the frame does not arrive")
+			}
+		}
+		worst = max(worst, time.Since(start))
+		if len(k.b.raised) != 0 {
+			t.Fatal("still raised after a small frame")
+		}
+	}
+	if worst > 20*20*lowatWait { // twenty times the hang limit of 20 ms
+		t.Errorf("a lone frame waited %v", worst)
+	}
+	t.Logf("a lone frame waited %v at most", worst)
+}
+
+// Credit for few buffers, or small reads, leave SO_RCVLOWAT alone.
+func TestLowatNeedsCredit(t *testing.T) {
+	for name, v := range map[string]struct{ size, credit int }{"credit": {linkPayload, 10}, "size": {4000, 100}} {
+		t.Run(name, func(t *testing.T) {
+			k := newLink(t, LoopConfig{FullFrame: 400 << 10}, v.size, v.credit)
+			k.b.cfg.FullFrame = defaultFullFrame
+			if name == "size" {
+				k.b.cfg.FullFrame = DefaultReadSize
+			}
+			k.send(t.Context(), t, 500)
+			inTurn(t, k.b, func() {
+				if k.b.stats.Lowats != 0 {
+					t.Errorf("changed %d times", k.b.stats.Lowats)
+				}
+			})
+		})
+	}
+}
+
+func TestSocketOptions(t *testing.T) {
+	l := newLoop(t, LoopConfig{Socket: SocketOptions{
+		KeepAlive: 7 * time.Second, UserTimeout: 9 * time.Second, Congestion: "reno", SendBuffer: 40000, RecvBuffer: 50000,
+	}})
+	conns := make(chan *Conn, 2)
+	addr := listen(t, l, func(c *Conn) Handler { conns <- c; return &funcs{} })
+	c, err := l.Dial(t.Context(), "tcp", addr.String(), &funcs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns <- c
+	for range 2 {
+		c := <-conns
+		inTurn(t, l, func() {
+			for _, o := range []struct {
+				name            string
+				level, opt, min int
+				max             int
+			}{
+				{"TCP_NODELAY", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1, 1},
+				{"SO_KEEPALIVE", unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1, 1},
+				{"TCP_KEEPIDLE", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 7, 7},
+				{"TCP_KEEPINTVL", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 7, 7},
+				{"TCP_USER_TIMEOUT", unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 9000, 9000},
+				{"SO_SNDBUF", unix.SOL_SOCKET, unix.SO_SNDBUF, 40000, 80000},
+				{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, 50000, 100000},
+			} {
+				if v, err := unix.GetsockoptInt(c.sys.fd, o.level, o.opt); err != nil || v < o.min || v > o.max {
+					t.Errorf("%s is %d, %v", o.name, v, err)
+				}
+			}
+			if v, err := unix.GetsockoptString(c.sys.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION); err != nil || v != "reno" {
+				t.Errorf("congestion control %q, %v", v, err)
+			}
+		})
+	}
+	bad := newLoop(t, LoopConfig{Socket: SocketOptions{Congestion: "nonsense"}})
+	if _, err := bad.Dial(t.Context(), "tcp", addr.String(), &funcs{}); err == nil {
+		t.Error("an unknown congestion control was accepted")
+	}
+}
+
+// The addresses of both ends, IPv4 and IPv6.
+func TestAddresses(t *testing.T) {
+	l := newLoop(t, LoopConfig{})
+	for _, host := range []string{"127.0.0.1:0", "[::1]:0"} {
+		got := make(chan [2]net.Addr, 1)
+		addr, err := l.Listen("tcp", host, func(c *Conn) Handler {
+			got <- [2]net.Addr{c.LocalAddr(), c.RemoteAddr()}
+			return &funcs{}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := l.Dial(t.Context(), "tcp", addr.String(), &funcs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		far := <-got
+		if far[0].String() != c.RemoteAddr().String() || far[1].String() != c.LocalAddr().String() {
+			t.Errorf("accepted %v, dialled %v to %v", far, c.LocalAddr(), c.RemoteAddr())
+		}
+	}
+}
