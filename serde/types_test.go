@@ -155,6 +155,9 @@ func TestGoldenStrings(t *testing.T) {
 			t.Errorf("HashEncodedString of %s: %v", text, err)
 		}
 	}
+	if v, _, err := (serde.NullableStringSerializer{}).Decode([]byte{0x80, 0}); !errors.Is(err, serde.ErrCorrupt) || v.Valid {
+		t.Errorf("a long form of null: %v, %v", v, err)
+	}
 	if _, _, err := serde.DecodeString([]byte{0}); !errors.Is(err, serde.ErrNull) {
 		t.Errorf("null: %v", err)
 	}
