@@ -5,22 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weirflow/weir/internal/measure"
 )
 
-// cpuTime is the CPU time of the process in seconds, 0 where it is not known.
-func cpuTime() float64 {
-	var r syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {
-		return 0
-	}
-	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
-}
-
-// BenchmarkBulk sends frames of a 47-byte header and a payload from one goroutine to another over the loopback. One operation
-// is one frame. impl=net does the same on net.Conn: gathered writes of 16 frames and reads into a region of the same size.
 func BenchmarkBulk(b *testing.B) {
 	for _, size := range []int{32 << 10, 1 << 10} {
 		for _, impl := range []string{"weir", "weir-lowat", "weir-nopoll", "weir-standby", "weir-dedicated", "net"} {
@@ -28,13 +18,13 @@ func BenchmarkBulk(b *testing.B) {
 				b.SetBytes(int64(linkHeader + size))
 				cpu := 0.0
 				report := func() {
-					b.ReportMetric((cpuTime()-cpu)*1e9/float64(b.N), "cpu-ns/op")
+					b.ReportMetric((measure.CPUSeconds()-cpu)*1e9/float64(b.N), "cpu-ns/op")
 				}
 				if impl == "net" {
 					x, y := netPair(b)
 					b.ReportAllocs()
 					b.ResetTimer()
-					cpu = cpuTime()
+					cpu = measure.CPUSeconds()
 					netBulk(b, x, y, size)
 					report()
 					return
@@ -52,7 +42,7 @@ func BenchmarkBulk(b *testing.B) {
 				k.send(b.Context(), b, 100)
 				b.ReportAllocs()
 				b.ResetTimer()
-				cpu = cpuTime()
+				cpu = measure.CPUSeconds()
 				if impl == "weir-standby" { // nobody drives: the loops' own goroutines do
 					n := k.sink.n
 					k.allow(int64(b.N))
@@ -113,11 +103,11 @@ func BenchmarkPing(b *testing.B) {
 			}
 			p := newPingPong(b, cfg)
 			b.ReportAllocs()
-			cpu := cpuTime()
+			cpu := measure.CPUSeconds()
 			for b.Loop() {
 				p.round(b.Context(), b, size)
 			}
-			b.ReportMetric((cpuTime()-cpu)*1e9/float64(b.N), "cpu-ns/op")
+			b.ReportMetric((measure.CPUSeconds()-cpu)*1e9/float64(b.N), "cpu-ns/op")
 		})
 	}
 	b.Run("impl=net/wait=park", func(b *testing.B) {
@@ -125,7 +115,7 @@ func BenchmarkPing(b *testing.B) {
 		go func() { _, _ = io.Copy(struct{ io.Writer }{y}, struct{ io.Reader }{y}) }()
 		p := make([]byte, size)
 		b.ReportAllocs()
-		cpu := cpuTime()
+		cpu := measure.CPUSeconds()
 		for b.Loop() {
 			if _, err := x.Write(p); err != nil {
 				b.Fatal(err)
@@ -134,7 +124,7 @@ func BenchmarkPing(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		b.ReportMetric((cpuTime()-cpu)*1e9/float64(b.N), "cpu-ns/op")
+		b.ReportMetric((measure.CPUSeconds()-cpu)*1e9/float64(b.N), "cpu-ns/op")
 	})
 }
 
