@@ -88,15 +88,19 @@ func (w *Builder) Spare() []byte {
 
 // Advance counts the first n bytes of Spare as written. n beyond the room is a misuse and is cut.
 func (w *Builder) Advance(n int) {
-	if w.done {
-		w.late()
-		return
-	}
-	if room := int(w.limit - w.n); uint(n) > uint(room) {
-		w.b.h.misuse(badWindow, ErrRange)
-		n = min(max(n, 0), room)
+	if w.done || uint(n) > uint(w.limit-w.n) {
+		n = w.cutAdvance(n)
 	}
 	w.n += int32(n)
+}
+
+// cutAdvance is the cold end of Advance, so that it can be inlined.
+func (w *Builder) cutAdvance(n int) int {
+	if w.done {
+		return w.late()
+	}
+	w.b.h.misuse(badWindow, ErrRange)
+	return min(max(n, 0), int(w.limit-w.n))
 }
 
 // Commit lets the reader see everything written so far.
