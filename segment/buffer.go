@@ -52,8 +52,9 @@ func (b Buffer) withRef(r refID) Buffer {
 	return b
 }
 
-// fresh is the first handle of a life of h: empty, a DataBuffer.
-func (h *header) fresh() Buffer { return Buffer{h: h, meta: h.word>>genShift<<genShift | takenMeta} }
+// fresh is the first handle of a life of h: empty, a DataBuffer, reference 0. The word is sole but for its generation, so this
+// leaves the generation and puts takenMeta in the place of sole.
+func (h *header) fresh() Buffer { return Buffer{h: h, meta: h.word ^ (sole ^ takenMeta)} }
 
 // IsZero tells whether b is no buffer.
 func (b Buffer) IsZero() bool { return b.h == nil }
@@ -211,9 +212,19 @@ func (b Buffer) Retain() Buffer {
 	if h == nil {
 		return Buffer{}
 	}
+	if s := atomic.LoadUint64(&h.word); s == b.meta&genMask|sole && !buildtag.Debug {
+		h.word = s + 1 + 1<<idShift // addRef by the sole owner of a fresh buffer, whose identity is 0
+		b.meta |= 1 << refShift
+		return b
+	}
+	return b.retain()
+}
+
+// retain is Retain with everything else that can happen.
+func (b Buffer) retain() Buffer {
 	ref, err := b.addRef()
 	if err != nil {
-		h.misuse(misuseOf(err), err)
+		b.h.misuse(misuseOf(err), err)
 		return Buffer{}
 	}
 	return b.withRef(ref)

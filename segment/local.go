@@ -14,12 +14,13 @@ import (
 // Terms: required is the guarantee, size what the pool may hold at present (the guarantee and a share of what nobody
 // else is guaranteed), requested what it holds, idle or handed out. Segments beyond size are overdraft.
 //
-// No lock guards a LocalPool. What redistribution wants of it is a word that the owner looks at in each of its calls. So an owner that neither
-// calls nor waits keeps idle segments that it should give back: that is the price of a path without a lock.
+// No lock guards a LocalPool. What redistribution wants of it is a word that the owner looks at when it takes, drains or waits. So an
+// owner that does none of these keeps idle segments that it should give back: that is the price of a path without a lock.
 type LocalPool struct {
 	// The owner's.
 	hot        *header
-	idle       []*header // a stack: the segment that came home last is warm
+	plain      *LocalPool // the pool itself if a segment that the owner puts, uncharged and untagged, just becomes hot; else nobody
+	idle       []*header  // a stack: the segment that came home last is warm
 	requested  int
 	size       int
 	over       int // subpartitions at or over their quota
@@ -29,7 +30,6 @@ type LocalPool struct {
 	subscribed bool             // noted with the Pool as waiting for a free segment
 	isClosed   bool
 	draining   bool
-	plain      bool // a segment that comes home to the owner, uncharged and untagged, just becomes idle
 	pool       *Pool
 	cfg        LocalConfig // Required and Max are guarded by pool.mu, and changed by the owner only
 	scratch    [64]uint32
@@ -83,9 +83,15 @@ func (l *LocalPool) settle() {
 	l.guard.leave()
 }
 
+// nobody is no segment's home.
+var nobody = new(LocalPool)
+
 // replain sets plain; to be called after each change of what it depends on.
 func (l *LocalPool) replain() {
-	l.plain = !buildtag.Debug && !l.isClosed && len(l.listeners) == 0 && l.requested <= l.size && l.onReturn == nil
+	l.plain = nobody
+	if !buildtag.Debug && !l.isClosed && len(l.listeners) == 0 && l.requested <= l.size && l.onReturn == nil && len(l.idle) > 0 {
+		l.plain = l
+	}
 }
 
 // attention tells the owner that something changed. Any goroutine may call it, with no lock held.

@@ -1,6 +1,10 @@
 package segment
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/weirflow/weir/internal/buildtag"
+)
 
 // Put releases b as the owner, without a detour through the return list. It is Release for buffers of other homes.
 // OnReturn is called as for any segment that comes home.
@@ -9,9 +13,9 @@ func (l *LocalPool) Put(b Buffer) {
 	if h == nil {
 		return
 	}
-	if w := b.meta>>genShift<<genShift | sole; l.plain && l.attn.Load() == 0 && h.home == l && h.note == 0 && atomic.LoadUint64(&h.word) == w {
-		h.word = w + genOne
-		if l.hot == nil && len(l.idle) > 0 {
+	if s := atomic.LoadUint64(&h.word); s == b.meta&genMask|sole && h.home == l.plain && h.note == 0 {
+		h.word = s + genOne // not from b.meta, which would take a detour through the handle
+		if l.hot == nil {
 			l.hot = h
 		} else {
 			l.idle = append(l.idle, h)
@@ -21,23 +25,33 @@ func (l *LocalPool) Put(b Buffer) {
 	l.put(b)
 }
 
-// put is Put with everything else that can happen.
+// put is Put with everything else that can happen. The common cases of counted buffers come first: dropRef written out.
 func (l *LocalPool) put(b Buffer) {
 	h := b.h
-	if l.attn.Load() != 0 && !l.isClosed {
-		l.guard.enter()
-		l.attend()
-		l.guard.leave()
+	if s := atomic.LoadUint64(&h.word); !buildtag.Debug && (s^b.meta)&genMask|s&deadBit(b.ref()) == 0 {
+		if s&countMask > 1 {
+			if atomic.CompareAndSwapUint64(&h.word, s, s-1|deadBit(b.ref())) {
+				return
+			}
+		} else if h.home == l.plain && h.note == 0 && l.hot == nil {
+			h.word = s&genMask + genOne | sole
+			l.hot = h
+			return
+		}
 	}
 	last, err := b.dropRef()
 	switch {
-	case err != nil:
-		h.misuse(overRelease, err)
 	case !last:
+		if err != nil {
+			h.misuse(overRelease, err)
+		}
 	case h.home != l:
 		h.sendHome()
 	default:
 		l.guard.enter()
+		if l.attn.Load() != 0 {
+			l.attend()
+		}
 		l.takeIn(h)
 		l.guard.leave()
 	}
@@ -58,11 +72,11 @@ func (l *LocalPool) takeIn(h *header) {
 	}
 	if l.requested > l.size {
 		l.requested--
-		l.replain()
 		l.pool.giveBack(h)
 	} else {
 		l.offer(h)
 	}
+	l.replain()
 	if f := l.onReturn; f != nil {
 		l.guard.leave()
 		f(tag)

@@ -68,3 +68,6 @@ func (d *debugHeader) newID() refID {
 		}
 	}
 }
+
+// deadBit is not used in debug builds.
+func deadBit(refID) uint64 { return 0 }

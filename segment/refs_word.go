@@ -5,7 +5,7 @@ package segment
 import "sync/atomic"
 
 // deadBit is the bit of the reference ref in a word; 0 for anonymous ones.
-func deadBit(ref refID) uint64 { return (1 << deadShift << ref) & (genOne - 1<<deadShift) }
+func deadBit(ref refID) uint64 { return (1 << (deadShift + ref&31)) & (genOne - 1<<deadShift) }
 
 // addRef adds a reference on behalf of the holder of b and returns its identity.
 func (b Buffer) addRef() (refID, error) {

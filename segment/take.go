@@ -75,7 +75,6 @@ func (l *LocalPool) take(sub int) (Buffer, bool) {
 	if h == nil && l.requested >= l.size && l.requested-l.size < l.cfg.Overdraft {
 		if h = l.pool.fetch(l, false); h != nil {
 			l.requested++
-			l.replain()
 		}
 	}
 	if h == nil {
@@ -86,6 +85,7 @@ func (l *LocalPool) take(sub int) (Buffer, bool) {
 		l.charge(h, sub)
 	}
 	l.update()
+	l.replain()
 	l.guard.leave()
 	return h.handle(), true
 }
@@ -191,6 +191,7 @@ func (l *LocalPool) tryReserve(n int) (bool, error) {
 		l.requested++
 		l.offer(h)
 	}
+	l.replain()
 	l.publish()
 	return l.requested >= n, nil
 }
