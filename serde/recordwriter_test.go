@@ -222,8 +222,12 @@ func TestWriterExamples(t *testing.T) {
 		b := newWriterBench(t, 1, 16, 4, 0)
 		defer b.end(t)
 		must(t, b.w.WriteRecord(0, pattern(0, 12)))
+		wantTaken(t, b, 0, fmt.Sprintf("0000000c%x", pattern(0, 12)))
+		if len(b.queues[0]) != 0 {
+			t.Error("a full buffer is not finished")
+		}
 		must(t, b.w.WriteRecord(0, pattern(1, 1)))
-		wantTaken(t, b, 0, fmt.Sprintf("0000000c%x", pattern(0, 12)), "000000011f")
+		wantTaken(t, b, 0, "000000011f")
 	})
 }
 
