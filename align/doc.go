@@ -16,8 +16,9 @@
 //	AtLeastOnce                         CheckpointBarrierTracker
 //
 // CheckpointedInput joins a credit.Gate to a Handler, and is what a task polls. Senders that do not stop at a barrier
-// can be aligned by storing what they send meanwhile, in memory or a file, with a limit: see NewStoring. ChannelStateWriter
-// and ReadChannelState write and read what was in flight at an unaligned checkpoint.
+// can be aligned by storing what they send meanwhile, in memory or a file, with a limit: see NewStoring. A StateExecutor
+// with its StateWriters writes what was in flight at an unaligned checkpoint, ReadChannelState and Recovering bring it
+// back; of all this package only StateExecutor.Run, the stores and the spill files do I/O.
 //
 // # Invariants
 //

@@ -40,11 +40,12 @@ type Task interface {
 	// Init gets ready for a checkpoint that may have channel state; not called in aligned and at-least-once mode.
 	// Flink: initInputsCheckpoint.
 	Init(b *event.Barrier) error
-	// Trigger takes the checkpoint now, with the options that the barrier has here (unaligned when it turned so).
+	// Trigger takes the checkpoint now, with the options that the barrier has here (unaligned when it turned so). A task must
+	// ignore an id that is not newer than all it had: in at-least-once mode the last open channel may repeat one.
 	// Flink: triggerCheckpointOnBarrier.
 	Trigger(b *event.Barrier, m Metrics) error
-	// Abort says that the checkpoint will not be taken, or not be completed when it was triggered.
-	// Flink: abortCheckpointOnBarrier.
+	// Abort says that the checkpoint will not be taken, or not be completed when it was triggered. What channels handed over
+	// for it, or still will, is to be dropped (StateWriter.Abort does both). Flink: abortCheckpointOnBarrier.
 	Abort(id int64, cause *CheckpointError) error
 	// Measured brings the numbers of a trigger whose Metrics were not Known.
 	Measured(id int64, m Metrics)

@@ -296,3 +296,72 @@ func (still2) Resume(int) error                            { return nil }
 func (still2) Prioritize(int, int32) error                 { return nil }
 func (still2) CheckpointStarted(int, *event.Barrier) error { return nil }
 func (still2) CheckpointStopped(int, int64) error          { return nil }
+
+// TestUnion: a union of gates is one input; its channels are numbered through, and each call reaches the right gate.
+func TestUnion(t *testing.T) {
+	var told [2][]string
+	var gates []*credit.Gate
+	for g := range 2 {
+		h := &harness{}
+		gates = append(gates, credit.NewGate(credit.GateConfig{Channels: g + 1, Upstream: unionUpstream{harnessUpstream{h}, &told[g]},
+			Sink: sinkFunc(func(id int64, ch int, _ segment.Buffer) { told[g] = append(told[g], "store") })}))
+	}
+	u, err := credit.NewUnionGate(gates...)
+	check(t, err)
+	union := Union{u}
+	r := &recorder{}
+	h, err := New(Config{Unaligned: UnalignedOn, Inputs: []Input{union}, Counts: []int{3}, Task: r, Timers: r})
+	check(t, err)
+	in := NewCheckpointedInput(union, h, 0, func() Now { return r.now }, nil)
+	arrive := func(g int, ch, seq int32, b segment.Buffer) {
+		gates[g].Deliver(credit.Arrival{Channel: ch, Seq: seq, Buf: b})
+	}
+	arrive(1, 1, 0, dataBuf(1))
+	arrive(1, 1, 1, serialized(barrierItem(0, 1, kind("to100")).Event))
+	if n, err := in.ProcessPriority(); n != 1 || err != nil { // the announcement
+		t.Fatalf("%d, %v", n, err)
+	}
+	arrive(0, 0, 0, serialized(barrierItem(0, 1, kind("to100")).Event))
+	for range 2 {
+		if _, err := in.ProcessPriority(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	it, st, err := in.Poll()
+	for st == credit.Ready && it.Event == nil {
+		check(t, err)
+		it, st, err = in.Poll()
+	}
+	check(t, err, r.clock(h, 100, true))
+	if _, err := in.ProcessPriority(); err != nil {
+		t.Fatal(err)
+	}
+	arrive(1, 0, 0, serialized(&event.Event{Kind: event.EndOfPartition}))
+	for st != credit.None {
+		_, st, err = in.Poll()
+		check(t, err)
+	}
+	if got := only(r.take(), "TRIGGER", "complete"); got != "TRIGGER(1) complete(1)" {
+		t.Errorf("got %s", got)
+	}
+	if !slices.Equal(told[0], []string{"resume 0"}) || told[1][len(told[1])-1] != "resume 1" {
+		t.Errorf("told %v", told)
+	}
+	if !union.Ended(1) || union.Ended(0) || union.Ended(2) {
+		t.Error("the wrong channel has ended")
+	}
+	check(t, union.AckAll(2))
+	if err := union.Resume(1); err == nil {
+		t.Error("a channel that has ended was resumed")
+	}
+}
+
+type unionUpstream struct {
+	harnessUpstream
+	told *[]string
+}
+
+func (u unionUpstream) Resume(ch int) error {
+	*u.told = append(*u.told, "resume "+string(rune('0'+ch)))
+	return nil
+}

@@ -7,7 +7,8 @@ import (
 	"github.com/weirflow/weir/serde/event"
 )
 
-// Metrics are the numbers that go with a checkpoint (Flink: CheckpointMetricsBuilder).
+// Metrics are the numbers that go with a checkpoint (Flink: CheckpointMetricsBuilder). How many bytes were persisted, the
+// StateResult says once it is known (StateResult.Bytes).
 type Metrics struct {
 	// Known: AlignmentNanos and AlignmentBytes have their values. If not, barriers are still missing, and Task.Measured
 	// follows.

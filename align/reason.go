@@ -113,6 +113,4 @@ var (
 	ErrUnknownChannel = errors.New("align: unknown channel")
 	// ErrCannotUnalign: the barrier's options do not allow it to become unaligned.
 	ErrCannotUnalign = errors.New("align: barrier cannot become unaligned")
-	// ErrClosed: the handler was closed.
-	ErrClosed = errors.New("align: closed")
 )

@@ -314,7 +314,7 @@ func TestStateMisuse(t *testing.T) {
 	w.Close()
 	w.Close()
 
-	for name, break_ := range map[string]func(w *StateWriter) error{
+	for name, breaks := range map[string]func(w *StateWriter) error{
 		"no start": func(w *StateWriter) error { return w.AddInput(1, StateChannel{}, dataBuf(1)) },
 		"an event": func(w *StateWriter) error {
 			return errorsJoin(w.Start(1, unalignedOptions), w.AddInput(1, StateChannel{}, segment.Wrap([]byte{0, 0, 0, 0}, segment.EventBuffer)))
@@ -325,7 +325,7 @@ func TestStateMisuse(t *testing.T) {
 	} {
 		e, end := runExecutor(t, StateExecutorConfig{Store: &DirStore{Dir: t.TempDir()}})
 		w := mustWriter(t, e, 0)
-		check(t, break_(w))
+		check(t, breaks(w))
 		if err := end(); !errors.Is(err, ErrState) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -177,21 +177,21 @@ func TestStoringAnswersSenders(t *testing.T) {
 // TestStoringErrors: wrong input, a second task, and failures of the task and the store reach the caller.
 func TestStoringErrors(t *testing.T) {
 	boom := errors.New("boom")
-	make_ := func(items ...credit.Item) *Storing {
+	newStoring := func(items ...credit.Item) *Storing {
 		in, err := NewStoring(StoringConfig{Limit: -1, PageSize: 100, Bounded: true, Gate: &listGate{channels: 2, items: items},
 			Clock: func() Now { return Now{} }})
 		check(t, err)
 		return in.(*Storing)
 	}
 	for name, s := range map[string]*Storing{
-		"unaligned":       make_(barrierItem(0, 1, kind("un"))),
-		"unknown channel": make_(barrierItem(2, 1, kind("al"))),
+		"unaligned":       newStoring(barrierItem(0, 1, kind("un"))),
+		"unknown channel": newStoring(barrierItem(2, 1, kind("al"))),
 	} {
 		if _, _, err := s.Poll(); !errors.Is(err, ErrState) && !errors.Is(err, ErrUnknownChannel) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, p := range []Poller{make_(), newCounting(StoringConfig{Gate: &listGate{channels: 1}})} {
+	for _, p := range []Poller{newStoring(), newCounting(StoringConfig{Gate: &listGate{channels: 1}})} {
 		check(t, p.Register(&failing{}))
 		if err := p.Register(&failing{}); !errors.Is(err, ErrState) {
 			t.Errorf("second task: %v", err)
@@ -201,14 +201,14 @@ func TestStoringErrors(t *testing.T) {
 		"trigger": {barrierItem(0, 1, kind("al")), barrierItem(1, 1, kind("al"))},
 		"abort":   {eventItem(0, event.Event{Kind: event.CancelCheckpoint, CheckpointID: 3})},
 	} {
-		s := make_(items...)
+		s := newStoring(items...)
 		check(t, s.Register(failing{method: method, err: boom}))
 		if _, _, err := s.Poll(); !errors.Is(err, boom) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
 	// The repeated barrier that a blocked channel cannot bring.
-	s := make_()
+	s := newStoring()
 	b := barrierItem(0, 1, kind("al")).Event.Barrier
 	check(t, s.barrier(0, &b))
 	if err := s.barrier(0, &b); !errors.Is(err, ErrState) || !strings.Contains(err.Error(), "stream corrupt") {
