@@ -65,12 +65,12 @@ type RecordWriter[O Output] struct {
 	open      []segment.Builder // one a subpartition; the zero Builder: closed. nil while a record is half written
 	out       O
 	slots     []segment.Builder // open's array, always
-	shared    [1]segment.Builder
+	shared    segment.Builder
 	broadcast bool // the shared builder is open
 	finished  bool
 	op        writeOp
 	scratch   []byte // of WriteValue
-	guess     int    // bytes of the last value
+	guess     int    // bytes that the next value may have
 	stats     WriterStats
 }
 
@@ -119,10 +119,10 @@ func (w *RecordWriter[O]) Subpartitions() int { return len(w.slots) }
 func (w *RecordWriter[O]) Stats() WriterStats { return w.stats }
 
 // WriteRecord writes rec to subpartition sub, or to each as Broadcast does if
-// sub is [AllSubpartitions]. On nil all of it has been
-// written and rec is free again. [ErrFull]: nothing was. [ErrUnfinished]: a
-// part was; rec must stay as it is until Continue returns nil. Other errors:
-// [ErrFinished], [ErrSubpartition], [ErrTooLarge]; nothing was written.
+// sub is [AllSubpartitions]. On nil all of it has been written and rec is free
+// again. [ErrFull]: nothing was. [ErrUnfinished]: a part was; rec must stay as
+// it is until Continue returns nil. Other errors: [ErrFinished],
+// [ErrSubpartition], [ErrTooLarge]; nothing was written.
 func (w *RecordWriter[O]) WriteRecord(sub int, rec []byte) error {
 	if uint(sub) < uint(len(w.open)) {
 		b := &w.open[sub]
@@ -141,7 +141,7 @@ func (w *RecordWriter[O]) WriteRecord(sub int, rec []byte) error {
 // are those of WriteRecord.
 func (w *RecordWriter[O]) Broadcast(rec []byte) error {
 	if w.open != nil {
-		b := &w.shared[0]
+		b := &w.shared
 		if p := b.Spare(); len(p)-lengthSize > len(rec) {
 			binary.BigEndian.PutUint32(p, uint32(len(rec)))
 			copy(p[lengthSize:], rec)
@@ -237,7 +237,7 @@ func extend(b *segment.Builder, need int) bool {
 // subpartition that its buffers are charged to.
 func (w *RecordWriter[O]) target() (*segment.Builder, int) {
 	if w.op.sub == broadcastTarget {
-		return &w.shared[0], 0
+		return &w.shared, 0
 	}
 	return &w.slots[w.op.sub], w.op.sub
 }
@@ -374,7 +374,7 @@ func (w *RecordWriter[O]) finish(slot *segment.Builder) {
 		return
 	}
 	n, k := slot.Finish(), 1
-	if slot == &w.shared[0] {
+	if slot == &w.shared {
 		k = len(w.slots)
 		w.broadcast = false
 	}
@@ -386,7 +386,7 @@ func (w *RecordWriter[O]) finish(slot *segment.Builder) {
 
 func (w *RecordWriter[O]) finishShared() {
 	if w.broadcast {
-		w.finish(&w.shared[0])
+		w.finish(&w.shared)
 	}
 }
 
@@ -396,105 +396,5 @@ func (w *RecordWriter[O]) finishUnicast() {
 	}
 	for i := range w.slots {
 		w.finish(&w.slots[i])
-	}
-}
-
-// FinishBuffers finishes all open buffers, so that their readers may take them
-// to the end: at a flush of a blocking partition, and before whatever is put
-// into the queues past the writer. [ErrUnfinished] within a record.
-func (w *RecordWriter[O]) FinishBuffers() error {
-	if w.op.begun {
-		return ErrUnfinished
-	}
-	w.finishUnicast()
-	w.finishShared()
-	return nil
-}
-
-// BroadcastEvent finishes all open buffers and hands the event to each
-// subpartition, as it is: encoded, padded and with its data type. It takes
-// over one reference of b if it returns nil. Errors: [ErrUnfinished] within a
-// record, which an event never splits; [ErrFinished].
-func (w *RecordWriter[O]) BroadcastEvent(b segment.Buffer) error {
-	if err := w.eventAllowed(); err != nil {
-		return err
-	}
-	w.finishUnicast()
-	w.finishShared()
-	for sub := range w.slots {
-		w.out.AddEvent(sub, b.Retain())
-	}
-	b.Release()
-	return nil
-}
-
-// WriteEvent is BroadcastEvent for one subpartition: it finishes the open
-// buffer of sub, or the shared one.
-func (w *RecordWriter[O]) WriteEvent(sub int, b segment.Buffer) error {
-	if err := w.eventAllowed(); err != nil {
-		return err
-	}
-	if sub < 0 || sub >= len(w.slots) {
-		return fmt.Errorf("%w: %d of %d", ErrSubpartition, sub, len(w.slots))
-	}
-	w.finish(&w.slots[sub])
-	w.finishShared()
-	w.out.AddEvent(sub, b)
-	return nil
-}
-
-func (w *RecordWriter[O]) eventAllowed() error {
-	if w.op.begun {
-		return ErrUnfinished
-	}
-	if w.finished {
-		return ErrFinished
-	}
-	return nil
-}
-
-// Finish hands the last event, end of partition, to each subpartition; after
-// it nothing can be written. It takes over b's reference if it returns nil.
-func (w *RecordWriter[O]) Finish(b segment.Buffer) error {
-	if err := w.BroadcastEvent(b); err != nil {
-		return err
-	}
-	w.finished = true
-	w.open = nil
-	return nil
-}
-
-// Flush makes what was written to sub visible to its reader now. It does not
-// finish the buffer: writing goes on in it.
-func (w *RecordWriter[O]) Flush(sub int) {
-	if sub >= 0 && sub < len(w.slots) {
-		w.out.Flush(sub)
-	}
-}
-
-// FlushAll is Flush for each subpartition.
-func (w *RecordWriter[O]) FlushAll() {
-	for sub := range w.slots {
-		w.out.Flush(sub)
-	}
-}
-
-// Close gives up the open buffers without finishing them: their readers see
-// what was written and no end. It may be called twice.
-func (w *RecordWriter[O]) Close() {
-	w.finished = true
-	w.open = nil
-	w.op = writeOp{}
-	w.broadcast = false
-	closeBuilder(&w.shared[0])
-	for i := range w.slots {
-		closeBuilder(&w.slots[i])
-	}
-}
-
-func closeBuilder(b *segment.Builder) {
-	if isOpen(b) {
-		b.Close()
-		*b = segment.Builder{}
 	}
 }

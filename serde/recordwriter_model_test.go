@@ -122,14 +122,14 @@ func TestRecordWriterModel(t *testing.T) {
 			"finish": func(rt *rapid.T) { must(rt, b.w.FinishBuffers()) },
 			"": func(rt *rapid.T) {
 				for i := range b.w.slots {
-					if isOpen(&b.w.slots[i]) && isOpen(&b.w.shared[0]) {
+					if isOpen(&b.w.slots[i]) && isOpen(&b.w.shared) {
 						rt.Fatal("both kinds of buffers are open")
 					}
 				}
-				if isOpen(&b.w.shared[0]) != b.w.broadcast {
+				if isOpen(&b.w.shared) != b.w.broadcast {
 					rt.Fatal("broadcast flag is wrong")
 				}
-				for _, slot := range append(b.w.slots[:subs:subs], b.w.shared[0]) {
+				for _, slot := range append(b.w.slots[:subs:subs], b.w.shared) {
 					if isOpen(&slot) && slot.Cap() < size {
 						seen["hint"]++
 					}
