@@ -1,6 +1,11 @@
 package segment
 
-import "github.com/weirflow/weir/ringbuf"
+import (
+	"sync/atomic"
+
+	"github.com/weirflow/weir/internal/buildtag"
+	"github.com/weirflow/weir/ringbuf"
+)
 
 const (
 	// releaseBatch is how many returns a Releaser publishes at once. One by one, each would cost an atomic operation on a line that
@@ -15,9 +20,10 @@ const (
 // that goroutine. What was released is seen by the pool's owner after 16 releases or Flush; so Flush before you wait for
 // anything, lest the owner waits for what is staged here.
 type Releaser struct {
-	home   *LocalPool
-	ring   *ringbuf.SPSC[uint32]
-	staged int
+	home  *LocalPool
+	ring  *ringbuf.SPSC[uint32]
+	n     int
+	batch [releaseBatch]uint32 // staged
 }
 
 // NewReleaser returns a Releaser for one other goroutine. Any goroutine may call it.
@@ -42,32 +48,51 @@ func (r *Releaser) Release(b Buffer) {
 	if h == nil {
 		return
 	}
+	if s := atomic.LoadUint64(&h.word); s == b.meta&genMask|sole && h.home == r.home && !buildtag.Debug {
+		h.word = s + genOne
+		r.stage(h)
+		return
+	}
+	r.release(b)
+}
+
+// release is Release with everything else that can happen.
+func (r *Releaser) release(b Buffer) {
+	h := b.h
 	last, err := b.dropRef()
 	switch {
 	case err != nil:
 		h.misuse(overRelease, err)
 	case !last:
-	case h.home != r.home || !r.ring.Stage(h.index):
+	case h.home != r.home:
 		h.sendHome()
 	default:
-		if r.staged++; r.staged >= releaseBatch {
-			r.Flush()
-		}
+		r.stage(h)
+	}
+}
+
+func (r *Releaser) stage(h *header) {
+	r.batch[r.n&(releaseBatch-1)] = h.index
+	if r.n++; r.n == releaseBatch {
+		r.Flush()
 	}
 }
 
 // Flush makes everything released so far visible to the owner, and wakes it if it sleeps.
 func (r *Releaser) Flush() {
-	if r.staged == 0 {
+	if r.n == 0 {
 		return
 	}
-	r.staged = 0
-	r.ring.Publish()
+	staged := r.batch[:r.n]
+	r.n = 0
+	for _, i := range staged[r.ring.PushBatch(staged):] { // no room: more segments are on their way than the ring holds
+		r.home.pool.headers[i].sendHome()
+	}
 	r.home.afterReturn()
 }
 
 // Staged returns how many returns are not yet visible to the owner.
-func (r *Releaser) Staged() int { return r.staged }
+func (r *Releaser) Staged() int { return r.n }
 
 // Close flushes and ends the Releaser. It must not be used after.
 func (r *Releaser) Close() {

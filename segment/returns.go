@@ -74,6 +74,7 @@ func (l *LocalPool) drain() int {
 	}
 	l.draining = false
 	if n > 0 {
+		l.replain()
 		l.publish()
 	}
 	return n
@@ -84,8 +85,15 @@ func (l *LocalPool) drain() int {
 func (l *LocalPool) drainRing(r *Releaser) (n int) {
 	for !l.isClosed {
 		c := r.ring.PopBatch(l.scratch[:])
+		// The usual case, decided once a batch: no callback, so nothing that a return could change.
+		plain := l.onReturn == nil && len(l.listeners) == 0 && l.requested <= l.size
 		for _, i := range l.scratch[:c] {
-			l.takeIn(&l.pool.headers[i])
+			h := &l.pool.headers[i]
+			if plain && h.note == 0 {
+				l.idle = append(l.idle, h)
+			} else {
+				l.takeIn(h)
+			}
 		}
 		n += c
 		if c < len(l.scratch) {
