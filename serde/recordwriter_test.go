@@ -232,23 +232,32 @@ func TestWriterExamples(t *testing.T) {
 }
 
 // TestWriterHintOfGone: a subpartition that is finished has no say in the size
-// of shared buffers.
+// of buffers; among the others the smallest wish holds.
 func TestWriterHintOfGone(t *testing.T) {
-	b := newWriterBench(t, 3, 64, 8, 0)
-	defer b.end(t)
-	b.hints = []int{30, 20, 0}
-	b.gone[1] = true
-	for i := range 4 {
-		must(t, b.w.Broadcast(pattern(i, 11)))
-	}
-	must(t, b.w.FinishBuffers())
-	for _, sub := range []int{0, 2} {
-		if got := b.take(sub); len(got) != 2 || len(got[0]) != 60 && len(got[0]) != 2*30 {
-			t.Errorf("subpartition %d: %q", sub, got)
+	for _, hints := range [][]int{{30, 20, 0, 40}, {40, 20, 0, 30}, {0, 20, 30, -1}} {
+		b := newWriterBench(t, 4, 64, 8, 0)
+		b.hints = hints
+		b.gone[1] = true
+		for i := range 4 {
+			must(t, b.w.Broadcast(pattern(i, 11)))
 		}
-	}
-	if got := b.take(1); len(got) != 0 {
-		t.Errorf("finished subpartition got %q", got)
+		must(t, b.w.FinishBuffers())
+		for _, sub := range []int{0, 2, 3} {
+			if got := b.take(sub); len(got) != 2 || len(got[0]) != 2*30 || len(got[1]) != 2*30 {
+				t.Errorf("hints %v, subpartition %d: %q", hints, sub, got)
+			}
+		}
+		if got := b.take(1); len(got) != 0 {
+			t.Errorf("finished subpartition got %q", got)
+		}
+		b.charged[1] = 0
+		for i := range 4 {
+			must(t, b.w.WriteRecord(1, pattern(i, 11)))
+		}
+		if b.charged[1] != 1 {
+			t.Errorf("%d buffers for 60 bytes into the void", b.charged[1])
+		}
+		b.end(t)
 	}
 }
 
@@ -310,6 +319,36 @@ func TestWriterNeverBlocks(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Fatalf("got %q", got)
 	}
+}
+
+// TestNothingBetween: while a record is half written, another subpartition's
+// open buffer takes nothing either.
+func TestNothingBetween(t *testing.T) {
+	b := newWriterBench(t, 2, 32, 2, 0)
+	defer b.end(t)
+	must(t, b.w.WriteRecord(0, []byte("a")))
+	if err := b.w.WriteRecord(1, pattern(1, 100)); !errors.Is(err, ErrUnfinished) {
+		t.Fatalf("got %v", err)
+	}
+	for name, err := range map[string]error{
+		"WriteRecord":    b.w.WriteRecord(0, nil),
+		"WriteElement":   b.w.WriteElement(0, nil),
+		"WriteElementAt": b.w.WriteElementAt(0, 1, nil),
+		"WriteBytes":     b.w.WriteBytes(0, nil),
+		"WriteValue":     WriteValue(b.w, stringAppender{}, 0, "x"),
+	} {
+		if !errors.Is(err, ErrUnfinished) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for b.w.Pending() {
+		b.take(1)
+		if err := b.w.Continue(); err != nil && !errors.Is(err, ErrUnfinished) {
+			t.Fatal(err)
+		}
+	}
+	must(t, b.w.WriteRecord(0, []byte("b")))
+	wantTaken(t, b, 0, "00000001610000000162")
 }
 
 // TestWriteAllResumes: a record for all subpartitions goes on where it stopped.
