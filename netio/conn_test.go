@@ -152,6 +152,7 @@ func TestCloseAfterFlush(t *testing.T) {
 		}()
 		time.Sleep(30 * time.Millisecond)
 		readAll(t, nc, total)
+		_ = nc.Close() // the portable driver waits for it
 		if err := <-got; err != nil {
 			t.Fatal(err)
 		}
@@ -211,6 +212,7 @@ func TestLoopCloseFlushes(t *testing.T) {
 				defer close(read)
 				time.Sleep(20 * time.Millisecond)
 				readAll(t, nc, total)
+				_ = nc.Close()
 			}()
 			ran := false
 			l.Post(func() { ran = true })

@@ -1,7 +1,64 @@
 // Package netio runs sockets on an event loop that whoever needs it drives.
 //
-// A [Loop] owns a group of connections. It has a token; who holds it runs the loop's turns and owns everything in it for that
-// time. A consumer with nothing to do takes the token and runs turns itself ([Loop.RunUntil]), which spares the hand-over to
-// another thread. A writer that has published something runs one turn ([Loop.Kick]). When nobody does, a standby goroutine
-// does, so that the wire never waits for a consumer. Or the loop has a goroutine of its own ([LoopConfig.Dedicated]).
+// # The idea
+//
+// A [Loop] owns a group of connections. Handing data from a loop's thread to a sleeping consumer's thread costs half of the
+// rate and twice the CPU, so there is no thread of the loop's: it has a token instead, and who holds the token runs the turns.
+//
+//   - A consumer with nothing to do takes the token and runs turns itself until it has ([Loop.RunUntil]).
+//   - A writer that has published something runs one turn that does not block ([Loop.Kick]).
+//   - When nobody has run a turn for 10 ms the loop's standby goroutine does, since the wire must not wait for a consumer
+//     that is busy. With handlers that do all the work (nobody calls RunUntil), it is the standby that runs everything.
+//   - Or the loop has a goroutine of its own on a locked thread ([LoopConfig.Dedicated]), which polls while data flows.
+//
+// # Invariant
+//
+// At any moment at most one goroutine holds the token, and only it touches connections, timers and handlers of the loop. The
+// compare-and-swap that takes the token and the one that gives it up are the happens-before edges between holders. So handlers
+// need no locks, and never run concurrently within a loop.
+//
+// # A turn
+//
+//	┌─ posted functions      Post, at most 256
+//	│  inbox                 new connections and listeners, Abort, portable connections
+//	│  timers                that are due
+//	│  sources               Source.Poll: the rings of writers and gates
+//	│  epoll, not waiting    readable: one read of ≤ 512 KiB into the loop's region, then OnRead
+//	│                        writable: marked for the flush;  listener: accept, at most 64
+//	│  flush                 for connections that asked: OnFlush, then one gathered write of about 512 KiB
+//	└─ OnClose               of what was closed
+//	   nothing to do?        poll for 50 µs (epoll_wait(0) and sched_yield), then sleep in epoll_wait
+//
+// Everything is level-triggered: a turn reads and writes once per connection and leaves the rest to the next turn, so that
+// connections share the loop fairly and turns stay short. A short read ends reading: the loop polls through epoll, which
+// respects SO_RCVLOWAT, rather than by reading, which would pick up crumbs. While sleeping nobody holds the token.
+//
+// # Ownership
+//
+//   - Methods of Conn and Timer, and those of Loop that say so, are for the holder of the token: handlers, posted functions,
+//     timers, sources. `-tags weirdebug` checks that. Post, Wake, Kick, Abort, Dial, Listen, Adopt and AddSource are for anybody.
+//   - The bytes that OnRead gets lie in the loop's region, valid during the call. All of them count as consumed.
+//   - The bytes that Stage returns are to be filled before the next call for the connection. They lie in pieces of 64 KiB
+//     which go back to the loop when written; an idle connection holds none.
+//   - AppendBuffer takes the buffer's reference over. It is released by whoever holds the token then: when written, when copied
+//     (payloads of at most 4 KiB), or when the connection is closed.
+//   - A connection queues what its handler queues: Full says when to stop, about 512 KiB. That, the region and the pieces are
+//     all the memory a loop uses. PauseRead holds a peer back.
+//
+// # Ends
+//
+// Everything that came before an end of stream, a hang-up or a failed write is passed to OnRead before the connection is closed.
+// OnClose is called once. A peer's end of stream closes the connection once what is queued is written, unless the handler is an
+// [EndHandler]. At the limit of descriptors listeners pause and say so in an [AcceptError].
+//
+// # GOMAXPROCS
+//
+// A sleep in the kernel keeps the goroutine's P until the runtime takes it away, and needs a free P after. Keep loops that sleep
+// at once (driven or dedicated) at or below GOMAXPROCS − 1. With GOMAXPROCS 1 nothing polls and nothing locks a thread.
+//
+// # Systems
+//
+// On Linux sockets are driven by epoll and raw system calls. Elsewhere, with `-tags weirportable`, and for connections that are
+// not plain sockets (TLS), a reader and a writer goroutine per connection use package net and post to the loop; handlers see no
+// difference. That costs two goroutine switches each way and one chunk of 64 KiB a connection.
 package netio
