@@ -37,8 +37,10 @@ type Input interface {
 // Task takes checkpoints. All calls come from the task's goroutine, during a call of a handler's method. A barrier is
 // valid during the call only. An error fails the handler's call, and with it the task.
 type Task interface {
-	// Init gets ready for a checkpoint that may have channel state; not called in aligned and at-least-once mode.
-	// Flink: initInputsCheckpoint.
+	// Init gets ready for a checkpoint that may have channel state; not called in aligned and at-least-once mode. With
+	// unaligned options the task starts its StateWriter and hands over, before the channels do, the part of a record that
+	// each channel's deserializer holds; Complete is then the time for FinishInput. With a timeout it starts the writer
+	// and finishes the input at once; else there is nothing to do. Flink: initInputsCheckpoint.
 	Init(b *event.Barrier) error
 	// Trigger takes the checkpoint now, with the options that the barrier has here (unaligned when it turned so). A task must
 	// ignore an id that is not newer than all it had: in at-least-once mode the last open channel may repeat one.
