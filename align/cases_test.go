@@ -458,3 +458,32 @@ func TestALN26OneResumePerBarrier(t *testing.T) {
 		t.Errorf("\nwant %s\ngot  %s", want, got)
 	}
 }
+
+// ALN-19: a union says that it has something as long as a member does (FLINK-21992).
+func TestALN19UnionAvailability(t *testing.T) {
+	var gates []*credit.Gate
+	for range 2 {
+		gates = append(gates, credit.NewGate(credit.GateConfig{Channels: 1, Upstream: harnessUpstream{&harness{}}}))
+	}
+	u, err := credit.NewUnionGate(gates...)
+	check(t, err)
+	h, err := New(Config{Inputs: []Input{Union{u}}, Counts: []int{2}, Task: noTask{}})
+	check(t, err)
+	in := NewCheckpointedInput(Union{u}, h, 0, func() Now { return Now{} }, nil)
+	for round := range 2 {
+		for i := range 3 {
+			gates[1].Deliver(credit.Arrival{Seq: int32(3*round + i), Buf: dataBuf(1)})
+		}
+		for i := range 3 {
+			if !u.Available() {
+				t.Errorf("round %d: nothing available before poll %d", round, i)
+			}
+			if _, st, err := in.Poll(); st != credit.Ready || err != nil {
+				t.Errorf("round %d, poll %d: %v, %v", round, i, st, err)
+			}
+		}
+		if u.Available() {
+			t.Errorf("round %d: available when all is polled", round)
+		}
+	}
+}
