@@ -290,15 +290,20 @@ func TestLinkOverflow(t *testing.T) {
 	r := newRig(t, rigConfig{channels: 1, exclusive: 1})
 	r.link.wake = func() { woken++ }
 	n := 3*r.link.arrivals.Cap() + 5
-	for i := range n {
+	send := func(i int) {
 		e := event.Event{Kind: event.CancelCheckpoint, CheckpointID: int64(i)}
 		if err := r.core.Feed(r.frame(0, segment.EventBuffer, 0, event.Append(nil, &e))); err != nil {
 			t.Fatal(err)
 		}
 	}
+	for i := range n {
+		send(i)
+	}
+	r.gate.Fill() // the ring has room, and what comes now has to wait behind what is late all the same
 	if r.port.late.Len() == 0 {
 		t.Fatal("nothing was late")
 	}
+	send(n)
 	boom := errors.New("boom")
 	r.core.Fail(boom)
 	got := 0

@@ -484,3 +484,47 @@ func TestGateStrings(t *testing.T) {
 		}
 	}
 }
+
+// The flag that says "priority may wait" falls when the link was looked at, and stands as long as something waits.
+func TestHasPriorityFalls(t *testing.T) {
+	r := newRig(t, rigConfig{channels: 1, exclusive: 1})
+	e := unaligned(1)
+	if err := r.core.Feed(r.frame(0, segment.PrioritizedEvent, 0, event.Append(nil, &e))); err != nil {
+		t.Fatal(err)
+	}
+	if !r.gate.HasPriority() {
+		t.Error("priority in the link does not show")
+	}
+	r.gate.Fill()
+	if !r.gate.HasPriority() {
+		t.Error("priority in the queue does not show")
+	}
+	r.polls("0:CheckpointBarrier 1")
+	if r.gate.HasPriority() {
+		t.Error("priority shows in an empty gate")
+	}
+}
+
+// Events share blocks without sharing bytes.
+func TestEventArena(t *testing.T) {
+	var a eventArena
+	var got [][]byte
+	for i := range 5000 {
+		p := a.take(1 + i%200)
+		for j := range p {
+			p[j] = byte(i)
+		}
+		got = append(got, p)
+	}
+	got = append(got, a.take(eventBlock))
+	for i, p := range got[:5000] {
+		if len(p) != 1+i%200 || cap(p) != len(p) {
+			t.Fatalf("event %d: %d bytes of %d", i, len(p), cap(p))
+		}
+		for _, b := range p {
+			if b != byte(i) {
+				t.Fatalf("event %d was overwritten", i)
+			}
+		}
+	}
+}

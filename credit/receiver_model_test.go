@@ -2,6 +2,8 @@ package credit
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -159,6 +161,23 @@ func (m *pairModel) poll() bool {
 // prioritize makes an announced barrier overtake what is queued before it.
 func (m *pairModel) prioritize() {
 	i, s := m.sub()
+	if rapid.Bool().Draw(m.t, "soon") && m.writable(i) && !s.released && !s.ended {
+		// What it takes to come to an announcement whose barrier waits behind data.
+		s.closeOpen()
+		s.in = append(s.in, s.next)
+		m.p.s.buffer(i, []byte{s.next}, true)
+		s.next = (s.next + 1) % 0xF0
+		m.id++
+		s.in = append(s.in, 0xFA, byte(m.id))
+		m.p.s.w.AddEvent(i, timeoutableBarrier(m.id))
+		if err := m.p.settle(); err != nil {
+			m.t.Fatal(err)
+		}
+		m.p.r.gate.Fill()
+		if m.p.r.gate.NextIsPriority() {
+			m.poll()
+		}
+	}
 	if len(s.announced) == 0 || s.released || s.ended {
 		return
 	}
@@ -320,7 +339,7 @@ func TestPairModel(t *testing.T) {
 				m.check()
 			}
 		}
-		rt.Repeat(map[string]func(*rapid.T){
+		actions := map[string]func(*rapid.T){
 			"add":   step(m.add),
 			"add2":  step(m.add),
 			"write": step(m.write),
@@ -356,7 +375,11 @@ func TestPairModel(t *testing.T) {
 					m.dropped++
 				}
 			}),
-		})
+		}
+		names := slices.Sorted(maps.Keys(actions))
+		for range rapid.IntRange(10, 120).Draw(rt, "steps") {
+			actions[rapid.SampledFrom(names).Draw(rt, "action")](rt)
+		}
 		m.drain()
 		p.close()
 		total.moved += m.moved
