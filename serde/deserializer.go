@@ -325,6 +325,9 @@ func (d *Deserializer) Records(b segment.Buffer) iter.Seq2[[]byte, error] {
 			return
 		}
 		for {
+			if !d.yieldWhole(yield) {
+				return
+			}
 			rec, res, err := d.Next()
 			switch {
 			case err != nil:
@@ -340,6 +343,32 @@ func (d *Deserializer) Records(b segment.Buffer) iter.Seq2[[]byte, error] {
 				d.Done()
 				return
 			}
+		}
+	}
+}
+
+// yieldWhole is Whole in a loop whose position is in a register; d.pos only
+// follows it, for whoever looks at d meanwhile. It returns false when the
+// caller of the iterator breaks off.
+func (d *Deserializer) yieldWhole(yield func([]byte, error) bool) bool {
+	data, pos, limit := d.data, d.pos, d.limit
+	for {
+		p := data[pos:]
+		if len(p) <= lengthSize {
+			return true
+		}
+		n := uint(binary.BigEndian.Uint32(p))
+		if n >= uint(len(p)-lengthSize) || n > limit {
+			return true
+		}
+		pos += int(n) + lengthSize
+		d.pos = pos
+		d.count++
+		if !yield(p[lengthSize:lengthSize+n:lengthSize+n], nil) {
+			return false
+		}
+		if d.pos != pos { // the loop's body used d; go on from where it is now
+			return true
 		}
 	}
 }

@@ -350,6 +350,16 @@ func TestWholeElement(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) || d.Count() != 7 {
 		t.Fatalf("%q, %d records", got, d.Count())
 	}
+	// An empty record before a length that begins with the tag's byte.
+	d = NewDeserializer(DeserializerConfig{})
+	must(t, d.SetBuffer(segment.Wrap([]byte("\x00\x00\x00\x00\x01\x00\x00\x00abc"), segment.DataBuffer)))
+	if v, ok := d.WholeElement(); ok {
+		t.Fatalf("no tag: %q", v)
+	}
+	if rec, res, err := d.Next(); res != Intermediate || len(rec) != 0 || err != nil {
+		t.Fatal(rec, res, err)
+	}
+	d.Clear()
 	d = NewDeserializer(DeserializerConfig{MaxRecord: 3})
 	must(t, d.SetBuffer(segment.Wrap(framed([]byte("\x01ab"), []byte("\x01abc"), nil), segment.DataBuffer)))
 	if v, ok := d.WholeElement(); !ok || string(v) != "ab" {
@@ -380,6 +390,31 @@ func TestRecordsIterator(t *testing.T) {
 	}
 	if fmt.Sprint(got) != "[a bc def]" {
 		t.Fatalf("got %v", got)
+	}
+	// The body of the loop may use the deserializer.
+	var body string
+	for rec, err := range d.Records(segment.Wrap(stream, segment.DataBuffer)) {
+		must(t, err)
+		body += string(rec)
+		if body == "a" {
+			if rec, _, err := d.Next(); err != nil || string(rec) != "bc" {
+				t.Fatalf("%q %v", rec, err)
+			}
+			if p, err := d.AppendUnconsumed(nil); err != nil || !bytes.Equal(p, framed([]byte("def"))) {
+				t.Fatalf("%q %v", p, err)
+			}
+		}
+	}
+	if body != "adef" {
+		t.Fatalf("got %q", body)
+	}
+	var cleared error
+	for _, err := range d.Records(segment.Wrap(stream, segment.DataBuffer)) {
+		cleared = err
+		d.Clear()
+	}
+	if !errors.Is(cleared, ErrNoBuffer) {
+		t.Fatalf("got %v", cleared)
 	}
 	// Breaking off leaves the rest to Next.
 	b, w := watch(stream)
