@@ -18,7 +18,7 @@ func (l *Loop) Close(ctx context.Context) error {
 	l.cancel()
 	close(l.quit)
 	l.sysInterrupt()
-	l.wakeFollower()
+	l.wakeFollowers()
 	l.own.Wait()
 	l.acquire() // whoever runs turns sees `closing` and leaves; the token is not given back
 	l.shutdown(ctx)

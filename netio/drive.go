@@ -16,7 +16,7 @@ import (
 // and reads only what others may write at that moment. n is the caller's own notifier: whoever makes ready true calls n.Wake
 // after, be it within a turn or not, as the turn may be somebody else's. n may be nil; then ready is also asked at intervals.
 //
-// If another goroutine already drives the loop, the caller sleeps on n and takes the turns over when that one leaves. With a
+// If another goroutine already drives the loop, the caller sleeps on n, and takes the turns over when that one stays away. With a
 // dedicated loop it always sleeps on n. Nothing is allocated when ctx was seen in one of the last few calls.
 func (l *Loop) RunUntil(ctx context.Context, ready func() bool, n *ringbuf.Notifier) error {
 	if ready() {
@@ -56,6 +56,7 @@ func (l *Loop) stopped(ctx context.Context) error {
 // drive runs turns. The caller holds the token, and drive gives it up. Not done means that another consumer sleeps as the
 // loop's driver, so the caller follows.
 func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier) (done bool, err error) {
+	l.driven = true
 	for {
 		worked := l.work()
 		if ready() {
@@ -76,7 +77,7 @@ func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 		}
 		l.sleep(ctx, ready, n, never)
 	}
-	l.Release()
+	l.release(err == nil)
 	return true, err
 }
 
@@ -129,9 +130,12 @@ func (l *Loop) removeFollower(n *ringbuf.Notifier) {
 	}
 }
 
-// wakeFollower lets one of those that follow take the turns over. All are woken, as the first may be ready and leave without
-// a turn; they are few, and the token decides.
-func (l *Loop) wakeFollower() {
+// wakeFollowers lets those that follow take the turns over. All are woken, as the first may be ready and leave without a turn;
+// they are few, and the token decides.
+func (l *Loop) wakeFollowers() {
+	if l.waiting.Load() == 0 {
+		return
+	}
 	l.waitersMu.Lock()
 	defer l.waitersMu.Unlock()
 	for _, n := range l.waiters {

@@ -37,6 +37,8 @@ func (l *Loop) standby() {
 			if !l.park() {
 				return
 			}
+		case l.waiting.Load() != 0:
+			l.wakeFollowers() // one that followed drives now
 		default:
 			l.serve()
 		}
@@ -58,13 +60,32 @@ func (l *Loop) park() bool {
 	}
 }
 
+// drivenFor is how long a standby that serves takes a consumer for one that will come back.
+const drivenFor = time.Second
+
 // serve runs turns until somebody else does.
 func (l *Loop) serve() {
+	since := time.Duration(-1)
 	for {
 		if l.closing.Load() || l.state.Load()&asleep != 0 || !l.TryAcquire() {
 			return
 		}
-		for l.work() || l.spin(l.pollFor(), l.contendedFn) {
+		l.nowOK = false
+		if since < 0 {
+			since = l.clock()
+		}
+		// The consumer is busy: polling would take its CPU. If there is none, the handlers do the work, and polling pays.
+		if l.driven && l.clock()-since > drivenFor {
+			l.driven = false
+		}
+		poll := l.pollFor()
+		if l.driven {
+			poll = 0
+		}
+		for l.work() || l.spin(poll, l.contendedFn) {
+			if l.oneP {
+				runtime.Gosched() // those that got something run before the next turn
+			}
 			if l.closing.Load() || l.waiting.Load() != 0 {
 				l.Release()
 				return
@@ -98,9 +119,7 @@ func (l *Loop) contended() bool { return l.waiting.Load() != 0 }
 func (l *Loop) yieldToken() {
 	l.check.released()
 	l.state.And(^uint32(held))
-	if l.waiting.Load() != 0 {
-		l.wakeFollower()
-	}
+	l.wakeFollowers()
 }
 
 // dedicated is the goroutine of a loop with LoopConfig.Dedicated. It holds the token from the loop's birth to its end.
@@ -113,6 +132,9 @@ func (l *Loop) dedicated() {
 	l.check.acquired()
 	for !l.closing.Load() {
 		l.Turn(Forever)
+		if l.oneP {
+			runtime.Gosched() // those that got something run before the next turn
+		}
 	}
-	l.passOn()
+	l.passOn(false)
 }

@@ -43,10 +43,14 @@ func (l *Loop) TryAcquire() bool {
 	}
 }
 
-// Release gives up the token. If others wait to run turns, or a turn was asked for meanwhile, it sees to that first.
-func (l *Loop) Release() {
+// Release gives up the token. If others wait to run turns, or a turn was asked for meanwhile, it sees to that.
+func (l *Loop) Release() { l.release(false) }
+
+// release is Release; back means that the holder is a consumer that is likely to come back soon. Then those that follow it go
+// on following, as a hand-over costs more than a short wait; the standby wakes them if it does not come.
+func (l *Loop) release(back bool) {
 	for {
-		l.passOn()
+		l.passOn(back && l.cfg.Standby > 0)
 		// A Kick that found the token held relies on us.
 		if l.kicked.Load() == 0 || !l.TryAcquire() {
 			return
@@ -56,7 +60,7 @@ func (l *Loop) Release() {
 }
 
 // passOn gives up the token and tells whoever has to know.
-func (l *Loop) passOn() {
+func (l *Loop) passOn(back bool) {
 	late := l.sleepersLate()
 	l.check.released()
 	s := l.state.And(^uint32(held)) &^ held
@@ -70,8 +74,8 @@ func (l *Loop) passOn() {
 	} else if l.unseen() {
 		l.pokeStandby()
 	}
-	if l.waiting.Load() != 0 {
-		l.wakeFollower()
+	if !back {
+		l.wakeFollowers()
 	}
 	if l.parked.Load() != 0 {
 		l.pokeStandby()
