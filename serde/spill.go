@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 
 	"github.com/valyala/bytebufferpool"
+
+	"github.com/weirflow/weir/internal/buildtag"
 )
 
 const (
@@ -140,7 +142,7 @@ type spillView struct {
 // view shows the first n bytes, n > 0. It stays valid when the file is
 // released, until close.
 func (s *spillFile) view(n int) (spillView, error) {
-	if !s.noMap {
+	if !s.noMap && !buildtag.Race { // the race detector does not see mapped memory
 		if m := mapFile(s.f, n); m != nil {
 			return spillView{mapped: m}, nil
 		}
