@@ -359,3 +359,33 @@ func TestFreeSegmentWakesAllWaiting(t *testing.T) {
 	a.Put(held[2])
 	closeAll(t, p, a, b, c)
 }
+
+// A slab that waits to be unmapped doesn't keep the pool from growing: when nothing else is left, it is tried again at once.
+func TestGrowTriesStuckSlabs(t *testing.T) {
+	sys := fakeSystem()
+	refuse := true
+	sys.unmap = func([]byte) error {
+		if refuse {
+			return errors.ErrUnsupported
+		}
+		return nil
+	}
+	p, err := newPool(Config{Segments: 4, SegmentSize: 16, SlabSegments: 2}.withDefaults(), sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bs, err := p.Request(hangContext(t), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.ReleaseAll(bs)
+	if p.Usage().Memory.Stuck != 1 {
+		t.Fatalf("%+v", p.Usage())
+	}
+	refuse = false
+	if bs, err = p.Request(hangContext(t), 4); err != nil || p.Usage().Memory.Stuck != 0 {
+		t.Fatalf("%v %+v", err, p.Usage())
+	}
+	p.ReleaseAll(bs)
+	closeAll(t, p)
+}
