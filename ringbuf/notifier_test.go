@@ -128,6 +128,35 @@ func TestNotifierCancelAgainstWake(t *testing.T) {
 	}
 }
 
+func TestSleepersWakePicksOneAndCancelLeavesNoToken(t *testing.T) {
+	s := NewSleepers()
+	s.Wake() // nobody sleeps: not remembered
+	s.Prepare()
+	s.Wake()
+	s.Cancel()
+	if s.Sleeping() != 0 || len(s.tokens) != 0 {
+		t.Fatalf("%d announced, %d tokens left", s.Sleeping(), len(s.tokens))
+	}
+	s.Prepare()
+	s.Prepare()
+	s.Wake()
+	if s.Sleeping() != 1 {
+		t.Fatalf("one Wake left %d of 2 asleep", s.Sleeping())
+	}
+	s.WakeAll()
+	for range 2 {
+		if err := s.Wait(withHangLimit(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Prepare()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Wait(ctx); !errors.Is(err, context.Canceled) || s.Sleeping() != 0 {
+		t.Fatalf("got %v, %d still announced", err, s.Sleeping())
+	}
+}
+
 // TestSleepersCancelAgainstWake: tokens and sleepers stay equally many, whatever meets.
 func TestSleepersCancelAgainstWake(t *testing.T) {
 	perturbFor(t, 3)
