@@ -50,7 +50,13 @@ type senderModel struct {
 }
 
 // Exposure over all runs of the model: what never happened was not tested.
-var modelExposure struct{ sent, persisted, overtook, kept, blocked, announced int }
+var modelExposure exposure
+
+type exposure struct{ sent, persisted, overtook, kept, blocked, announced int }
+
+func (e *exposure) complete() bool {
+	return e.sent > 0 && e.persisted > 0 && e.overtook > 0 && e.kept > 0 && e.blocked > 0 && e.announced > 0
+}
 
 func (m *senderModel) OutputData(id int64, sub int, bufs []segment.Buffer) {
 	m.persisted++
@@ -382,46 +388,53 @@ func (m *senderModel) checkQueue(s *Subpartition) {
 
 // TestSenderModel checks the sender's invariants over random histories.
 func TestSenderModel(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		n := rapid.IntRange(1, 3).Draw(rt, "subpartitions")
-		m := &senderModel{t: rt, subs: make([]subModel, n)}
-		for i := range m.subs {
-			m.subs[i].promised = map[int64]bool{}
+	for range 20 { // short runs may miss something rare: go on until everything was seen
+		rapid.Check(t, func(rt *rapid.T) { senderHistory(t, rt) })
+		if modelExposure.complete() {
+			return
 		}
-		m.r = newSenderRig(t, PartitionConfig{Subpartitions: n, Exclusive: rapid.IntRange(0, 2).Draw(rt, "exclusive"), Sink: m}, 1024, 32)
-		m.r.onSend = m.arrived
-		rt.Repeat(map[string]func(*rapid.T){
-			"add":     func(*rapid.T) { m.add(true) },
-			"start":   func(*rapid.T) { m.add(false) },
-			"write":   func(*rapid.T) { m.write() },
-			"close":   func(*rapid.T) { m.closeOpen(m.sub()); m.done() },
-			"event":   func(*rapid.T) { m.event() },
-			"finish":  func(*rapid.T) { m.finish() },
-			"flush":   func(*rapid.T) { m.r.w.Flush(m.sub()); m.done() },
-			"timer":   func(*rapid.T) { m.r.part.FlushDirty(); m.done() },
-			"request": func(*rapid.T) { m.request() },
-			"credit":  func(*rapid.T) { m.addCredit() },
-			"resume":  func(*rapid.T) { m.resume() },
-			"cancel":  func(*rapid.T) { m.cancel() },
-			"timeout": func(*rapid.T) { m.timeout() },
-			"abort":   func(*rapid.T) { m.abort() },
-			"room": func(*rapid.T) {
-				m.r.room = rapid.SampledFrom([]int{-1, -1, 0, 1, 3}).Draw(m.t, "room")
-				m.r.wanted = true
-				m.done()
-			},
-		})
-		m.drain()
-		modelExposure.sent += int(m.r.core.sched.stats.Data)
-		modelExposure.persisted += m.persisted
-		modelExposure.overtook += m.overtook
-		modelExposure.kept += m.kept
-		modelExposure.announced += len(m.r.backlogs)
-		m.r.close()
-	})
-	if e := modelExposure; e.sent == 0 || e.persisted == 0 || e.overtook == 0 || e.kept == 0 || e.blocked == 0 || e.announced == 0 {
-		t.Errorf("the test has not seen everything: %+v", e)
 	}
+	t.Errorf("the test has not seen everything: %+v", modelExposure)
+}
+
+// senderHistory checks one random history.
+func senderHistory(t *testing.T, rt *rapid.T) {
+
+	n := rapid.IntRange(1, 3).Draw(rt, "subpartitions")
+	m := &senderModel{t: rt, subs: make([]subModel, n)}
+	for i := range m.subs {
+		m.subs[i].promised = map[int64]bool{}
+	}
+	m.r = newSenderRig(t, PartitionConfig{Subpartitions: n, Exclusive: rapid.IntRange(0, 2).Draw(rt, "exclusive"), Sink: m}, 1024, 32)
+	m.r.onSend = m.arrived
+	rt.Repeat(map[string]func(*rapid.T){
+		"add":     func(*rapid.T) { m.add(true) },
+		"start":   func(*rapid.T) { m.add(false) },
+		"write":   func(*rapid.T) { m.write() },
+		"close":   func(*rapid.T) { m.closeOpen(m.sub()); m.done() },
+		"event":   func(*rapid.T) { m.event() },
+		"finish":  func(*rapid.T) { m.finish() },
+		"flush":   func(*rapid.T) { m.r.w.Flush(m.sub()); m.done() },
+		"timer":   func(*rapid.T) { m.r.part.FlushDirty(); m.done() },
+		"request": func(*rapid.T) { m.request() },
+		"credit":  func(*rapid.T) { m.addCredit() },
+		"resume":  func(*rapid.T) { m.resume() },
+		"cancel":  func(*rapid.T) { m.cancel() },
+		"timeout": func(*rapid.T) { m.timeout() },
+		"abort":   func(*rapid.T) { m.abort() },
+		"room": func(*rapid.T) {
+			m.r.room = rapid.SampledFrom([]int{-1, -1, 0, 1, 3}).Draw(m.t, "room")
+			m.r.wanted = true
+			m.done()
+		},
+	})
+	m.drain()
+	modelExposure.sent += int(m.r.core.sched.stats.Data)
+	modelExposure.persisted += m.persisted
+	modelExposure.overtook += m.overtook
+	modelExposure.kept += m.kept
+	modelExposure.announced += len(m.r.backlogs)
+	m.r.close()
 }
 
 // drain lets everything out, and checks that nothing is missing.
