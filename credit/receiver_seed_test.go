@@ -2,6 +2,7 @@ package credit
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -534,4 +535,81 @@ func TestSeedRow113OneMessage(t *testing.T) {
 	r.wire.full = false
 	r.pump()
 	r.wrote("credit 0 3")
+}
+
+// Rows 41 and 42: whoever waits for the gate hears of the first item and of the first priority event, once each.
+func TestSeedRows41And42Notifications(t *testing.T) {
+	r := newRig(t, rigConfig{channels: 2, exclusive: 4})
+	var heard []bool
+	r.gate.onReady = func(priority bool) { heard = append(heard, priority) }
+	is := func(want ...bool) {
+		t.Helper()
+		if !slices.Equal(heard, want) {
+			t.Fatalf("heard %v, want %v", heard, want)
+		}
+		heard = nil
+	}
+	r.text(0, "a")
+	r.text(0, "b")
+	r.text(1, "c")
+	is(false)
+	r.event(0, unaligned(1))
+	r.event(0, unaligned(2))
+	r.event(1, unaligned(1))
+	is(true)
+	r.polls("0:CheckpointBarrier 1", "1:CheckpointBarrier 1", "0:CheckpointBarrier 2")
+	r.polls("1:c", "0:a", "0:b", "none")
+	heard = nil
+	r.text(1, "d")
+	is(false)
+	r.gate.onReady = nil
+}
+
+// Rows 43 to 45: a part that is not the last says nothing about the backlog; and on every path a buffer has one owner, who
+// gives it back once.
+func TestSeedRows43To45Ownership(t *testing.T) {
+	r := newRig(t, rigConfig{channels: 4, exclusive: 2, floating: 2})
+	r.written()
+	r.feed(r.partial(0, 0, segment.DataBuffer, "a", "b", "c"))
+	if got := r.ch[0].Ledger().Required(); got != 2 {
+		t.Errorf("required %d, want 2", got)
+	}
+	inUse := func(want int) {
+		t.Helper()
+		if got := r.recv.Local().Stats().InUse; got != want {
+			t.Fatalf("%d segments in use, want %d", got, want)
+		}
+	}
+	inUse(1)
+	r.polls("0:a", "0:b", "0:c")
+	inUse(0)
+	r.text(1, "queued")
+	inUse(1)
+	r.seq[1] += 7
+	r.text(1, "out of order")
+	inUse(1)
+	r.text(1, "to a failed channel")
+	inUse(1)
+	r.polls("error expected 1, but received 8", "none") // the queued one is not handed out any more
+	r.gate.Release(1)
+	r.pump()
+	inUse(0)
+	r.text(1, "to a released channel")
+	inUse(0)
+	r.text(2, "at the task")
+	b := r.take()
+	r.gate.Release(2)
+	r.pump()
+	inUse(1)
+	b.Release()
+	r.pump()
+	inUse(0)
+	r.text(3, "when the connection breaks")
+	if err := r.core.Feed(r.frame(3, segment.DataBuffer, 0, make([]byte, 20))[:60]); err != nil {
+		t.Fatal(err)
+	}
+	inUse(2)
+	r.core.Fail(errors.New("gone"))
+	r.pump()
+	inUse(1) // what is queued stays until the channel is released
 }
