@@ -27,13 +27,19 @@ type ServerCore struct {
 	// TaskEvent publishes an event to the producer of a partition and reports whether it has somebody who takes it. Nil: no
 	// producer has. Streaming jobs send none.
 	TaskEvent func(e *event.Event, partition *PartitionID) bool
+	// MaxChannels bounds the readers and waiting requests of the connection; further requests are answered with an error.
+	MaxChannels int
 }
+
+// DefaultMaxChannels is the default of ServerCore.MaxChannels: a waiting request costs some 300 bytes, so that a peer can
+// make a connection cost 40 MB at most.
+const DefaultMaxChannels = 1 << 17
 
 var _ ServerHandler = (*ServerCore)(nil)
 
 // NewServerCore makes the core of a connection whose requests go to registry and whose frames go to out.
 func NewServerCore(registry *Registry, out Outbound) *ServerCore {
-	return &ServerCore{registry: registry, out: out, sched: newScheduler(out),
+	return &ServerCore{registry: registry, out: out, sched: newScheduler(out), MaxChannels: DefaultMaxChannels,
 		readers: map[ChannelID]*Reader{}, waiting: map[ChannelID]*waiter{}}
 }
 
@@ -58,6 +64,9 @@ func (c *ServerCore) OnPartitionRequest(r *PartitionRequest) error {
 	}
 	if r.Credit < 0 {
 		return c.answer(&Throwable{Class: ClassIllegalArgument, Message: "Must be non-negative.", HasMessage: true})
+	}
+	if n := len(c.readers) + len(c.waiting); n >= c.MaxChannels {
+		return c.answer(illegalState(fmt.Sprintf("Connection has %d channels, the limit.", n)))
 	}
 	reader := &Reader{id: r.Receiver, sched: c.sched, credit: r.Credit, initial: r.Credit}
 	if p := c.registry.Lookup(r.Partition); p != nil {

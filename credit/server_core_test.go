@@ -76,6 +76,21 @@ func TestBadRequests(t *testing.T) {
 	r.one(segment.DataBuffer, 0, 0, "x")
 }
 
+// TestMaxChannels: a client cannot make a connection cost any amount of memory.
+func TestMaxChannels(t *testing.T) {
+	r := newSenderRig(t, PartitionConfig{Exclusive: 2, Subpartitions: 4}, 16, 64)
+	defer r.close()
+	r.core.MaxChannels = 2
+	r.request(0, 1)
+	r.requestOf(MakePartitionID(ID{9}, 0, ID{}, ID{}, 0, 0), One(0), senderChannel(9), 1)
+	r.noError()
+	r.request(1, 1)
+	r.lastError(ClassIllegalState, true)
+	r.feed(AppendCancelPartitionRequest(nil, senderChannel(9)))
+	r.request(1, 1)
+	r.noError()
+}
+
 // TestTaskEvent (F25): an event without a receiver is answered on its channel; with one it is delivered.
 func TestTaskEvent(t *testing.T) {
 	r := newSenderRig(t, PartitionConfig{Exclusive: 2}, 16, 64)
