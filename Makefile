@@ -6,10 +6,10 @@ SHELL := /bin/bash
 export GOWORK := off
 export GOFLAGS ?= -buildvcs=false
 
-# Modules that every target covers. bench/peers stands apart: its dependencies are the programs that weir is compared with.
-MODULES := . cmd/weir
-
 PKG      ?= ./...
+# Modules that every target covers; with PKG=... only the root, or what MODULES=cmd/weir says. bench/peers stands apart: its
+# dependencies are the programs that weir is compared with.
+MODULES  ?= $(if $(filter ./...,$(PKG)),. cmd/weir,.)
 RUN      ?=
 INPUT    ?=
 ARGS     ?=
