@@ -154,14 +154,16 @@ func (l *Loop) sleep(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 	if n != nil {
 		n.PrepareHook(&l.wakeFn)
 	}
-	// The last look, now that whoever brings work knows of the sleeper.
-	if !l.work() && (ready == nil || !ready()) && l.stopped(ctx) == nil {
+	events := pollKernel
+	// The last look, now that whoever brings work knows of the sleeper. The kernel is looked at by sleeping.
+	if !l.round(noKernel) && (ready == nil || !ready()) && l.stopped(ctx) == nil {
 		until := l.due()
 		if limit != never {
 			until = min(until, l.clock()+limit)
 		}
 		d := l.sleepTime(until)
-		if l.state.Load()&asleep != oneSleep {
+		sole := l.state.Load()&asleep == oneSleep
+		if !sole {
 			until = max(until, l.sleepUntil) // several sleep: the latest, so that an earlier timer is never missed
 		}
 		l.sleepUntil = until
@@ -170,13 +172,16 @@ func (l *Loop) sleep(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 			l.check.released()
 			l.state.And(^uint32(held))
 		}
+		turns := l.turns.Load()
 		if l.kicked.Load() == 0 {
-			l.sysSleep(d)
+			events = l.sysSleep(d, sole)
 		}
 		if !l.cfg.Dedicated {
 			l.acquire()
 		}
-		l.nowOK = false
+		if l.turns.Load() != turns {
+			events = pollKernel // somebody else has handled them
+		}
 	} else {
 		worked = true
 	}
@@ -184,7 +189,7 @@ func (l *Loop) sleep(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 	if n != nil {
 		n.CancelHook()
 	}
-	return l.work() || worked
+	return l.round(events) || worked
 }
 
 // cancels remembers for which contexts the loop is woken when they are done. The key is the channel, as a context need not

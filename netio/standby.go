@@ -96,7 +96,7 @@ func (l *Loop) serve() {
 			return
 		}
 		l.state.Or(watch)
-		if !l.work() {
+		if !l.round(noKernel) { // the last look, see sleep
 			l.watchUntil = l.due()
 			d := l.sleepTime(l.watchUntil)
 			l.stats.Sleeps++

@@ -39,7 +39,15 @@ func (l *Loop) Turn(w Wait) (worked bool) {
 }
 
 // work is one round without waiting.
-func (l *Loop) work() (worked bool) {
+func (l *Loop) work() (worked bool) { return l.round(pollKernel) }
+
+// What a round asks the kernel for.
+const (
+	noKernel   = -1 // nothing: the caller is about to sleep in it
+	pollKernel = 0  // what is ready; a positive number is that of the events that a sleep has brought
+)
+
+func (l *Loop) round(events int) (worked bool) {
 	l.check.assertHeld()
 	l.turns.Store(l.turns.Load() + 1)
 	l.nowOK = false
@@ -62,7 +70,11 @@ func (l *Loop) work() (worked bool) {
 			worked = true
 		}
 	}
-	if l.sysPoll() {
+	switch {
+	case events > 0:
+		l.sysHandle(events)
+		worked = true
+	case events == pollKernel && l.sysPoll():
 		worked = true
 	}
 	if l.settle() {

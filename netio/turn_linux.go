@@ -27,8 +27,9 @@ type loopSys struct {
 	users     atomic.Int32  // goroutines about to write to evfd; -1<<30 added: closed
 
 	events   [eventsPerTurn]unix.EpollEvent
-	sleepEv  [1]unix.EpollEvent // of one that sleeps; several may share it, nobody reads it
-	watchEv  [1]unix.EpollEvent
+	sleepEv  [32]unix.EpollEvent // of the one that sleeps
+	shareEv  [1]unix.EpollEvent  // of others that do, which don't look at it
+	watchEv  [1]unix.EpollEvent  // the standby's, likewise
 	slots    []slot
 	freeSlot []int32
 	region   []byte
@@ -130,8 +131,16 @@ func (l *Loop) sysPoll() (worked bool) {
 	if errno != 0 || n <= 0 {
 		return false
 	}
-	for i := range n {
-		ev := &s.events[i]
+	return l.dispatch(s.events[:n])
+}
+
+// sysHandle handles the n events that sysSleep has brought.
+func (l *Loop) sysHandle(n int) { l.dispatch(l.sys.sleepEv[:n]) }
+
+func (l *Loop) dispatch(events []unix.EpollEvent) (worked bool) {
+	s := &l.sys
+	for i := range events {
+		ev := &events[i]
 		if ev.Fd == 0 {
 			s.signalled.Store(1) // it may have been written just after it was emptied
 			continue
@@ -144,9 +153,16 @@ func (l *Loop) sysPoll() (worked bool) {
 	return worked
 }
 
-// sysSleep waits until the kernel has something to report, at most d (negative: no limit). The events stay to be reported.
-func (l *Loop) sysSleep(d time.Duration) {
-	_, _ = unix.EpollWait(l.sys.epfd, l.sys.sleepEv[:], millis(d))
+// sysSleep waits until the kernel has something to report, at most d (negative: no limit). For the sole sleeper it returns how
+// many events there are for sysHandle; for others, who use the same memory without looking at it, the events stay to be polled.
+func (l *Loop) sysSleep(d time.Duration, sole bool) (events int) {
+	s := &l.sys
+	if !sole {
+		_, _ = unix.EpollWait(s.epfd, s.shareEv[:], millis(d))
+		return 0
+	}
+	n, _ := unix.EpollWait(s.epfd, s.sleepEv[:], millis(d))
+	return max(n, 0)
 }
 
 // sysWatch is the standby's sysSleep.

@@ -45,14 +45,17 @@ func (l *Loop) sysTakeWakeup() {}
 
 func (l *Loop) sysPoll() bool { return false }
 
-func (l *Loop) sysSleep(d time.Duration) {
-	if l.state.Load()&asleep > oneSleep {
-		// The channel wakes one of several sleepers only, and they cannot share the timer.
-		time.Sleep(time.Millisecond)
-		return
+// sysSleep waits for a wake-up. There are no events.
+func (l *Loop) sysSleep(d time.Duration, sole bool) int {
+	if !sole {
+		time.Sleep(time.Millisecond) // the channel wakes one sleeper only, and its timer cannot be shared
+		return 0
 	}
 	waitFor(l.sys.sleep, l.sys.sleepTimer, d)
+	return 0
 }
+
+func (l *Loop) sysHandle(int) {}
 
 func (l *Loop) sysWatch(d time.Duration) { waitFor(l.sys.watch, l.sys.watchTimer, d) }
 
