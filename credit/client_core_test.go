@@ -413,3 +413,37 @@ func TestProducerStates(t *testing.T) {
 	r.feed(errorFrame(t, ClassPartitionNotFound, "p", rigID(0), false))
 	r.polls("error partition not found")
 }
+
+// What arrives after the task closed the gate, and before the loop knows, goes home all the same; so do channels whose
+// release found no room in the ring of commands, and buffers that the task still holds.
+func TestArrivesAfterGateClosed(t *testing.T) {
+	r := newRig(t, rigConfig{channels: 2, exclusive: 3, floating: 2})
+	r.text(0, "at the task")
+	b := r.take()
+	for range r.link.commands.Cap() + 10 {
+		r.link.AnnounceBufferSize(0, 1)
+	}
+	r.gate.Close()
+	for _, f := range [][]byte{r.frame(0, segment.DataBuffer, 0, []byte("x")), r.frame(1, segment.DataBuffer, 0, []byte("y")),
+		r.frame(1, segment.EventBuffer, 0, event.Append(nil, &event.Event{Kind: event.CancelCheckpoint}))} {
+		if err := r.core.Feed(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.gate.Fill() != 0 {
+		t.Error("a closed gate takes something over")
+	}
+	r.pump()
+	if n := r.recv.Local().Stats().InUse; n != 1 {
+		t.Errorf("%d segments in use, want the one that the task holds", n)
+	}
+	r.gate.Recycle(0, b)
+	r.pump()
+	if n := r.recv.Reserved(); n != 0 {
+		t.Errorf("%d segments are still reserved", n)
+	}
+	got := r.written()
+	if countPrefix(got, "cancel 0") != 1 || countPrefix(got, "cancel 1") != 1 {
+		t.Errorf("wrote %q", got)
+	}
+}

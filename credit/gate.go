@@ -242,6 +242,9 @@ func (g *Gate) HasPriority() bool { return g.sig.priority.Load() || g.ready.Prio
 
 // Fill takes everything over that the links brought, and returns how many items that were.
 func (g *Gate) Fill() int {
+	if g.closed {
+		return 0 // the loops have taken the links over
+	}
 	// The flag is cleared first: a loop sets it after it published, so what is published later sets it again.
 	if g.sig.priority.Load() {
 		g.sig.priority.Store(false)

@@ -46,6 +46,8 @@ type GateLink struct {
 	eventBytes atomic.Int64
 	// full: the loop has arrivals that found no room; the task wakes it after it made some.
 	full atomic.Bool
+	// closed: the gate was closed, and the task will not touch the link again.
+	closed atomic.Bool
 }
 
 var _ Upstream = (*GateLink)(nil)

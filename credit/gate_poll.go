@@ -336,8 +336,19 @@ func (g *Gate) Close() {
 	for i := range g.chans {
 		g.Release(i)
 	}
+	g.Fill() // what the links hold goes back, too
 	g.closed = true
-	g.Fill() // what links still hold goes back, too
+	for _, l := range g.links {
+		if l.releaser != nil {
+			l.releaser.Close()
+			l.releaser = nil
+		}
+		// From here on the link is the loop's alone: it drops what still arrives.
+		l.closed.Store(true)
+		if l.wake != nil {
+			l.wake()
+		}
+	}
 	if g.onReady != nil {
 		g.onReady(false)
 	}

@@ -112,6 +112,10 @@ func (p *GatePort) Poll() bool {
 		worked = true
 		p.do(c)
 	}
+	if p.link.closed.Load() {
+		p.closeAll()
+		p.drop()
+	}
 	if p.pool.Poll() {
 		worked = true
 	}
@@ -189,13 +193,19 @@ func (p *GatePort) forget(c *RemoteChannel) {
 }
 
 // Close ends the port: channels that the task did not release are released. The floating segments are given up once all
-// segments are home.
+// segments are home. A port whose gate was closed closes itself in Poll.
 func (p *GatePort) Close() {
+	if !p.closed {
+		p.Poll()
+		p.closeAll()
+	}
+}
+
+func (p *GatePort) closeAll() {
 	if p.closed {
 		return
 	}
 	p.closed = true
-	p.Poll()
 	for _, c := range p.channels {
 		if c != nil && !c.released {
 			p.release(c)
@@ -208,6 +218,22 @@ func (p *GatePort) Close() {
 	}
 	if p.live == 0 {
 		p.maybeGone()
+	}
+}
+
+// drop gives back what is on its way to a gate that was closed.
+func (p *GatePort) drop() {
+	p.link.arrivals.Publish()
+	for {
+		p.pushLate()
+		a, ok := p.link.arrivals.Pop()
+		if !ok {
+			return
+		}
+		if a.cost > 0 {
+			p.link.eventBytes.Add(-int64(a.cost))
+		}
+		a.Buf.Release()
 	}
 }
 
