@@ -484,3 +484,45 @@ func TestHostileLengthCostsNothing(t *testing.T) {
 		d.Clear()
 	}
 }
+
+// TestLargeRecordGivesBack: pooled memory, a mapping and a file are kept until
+// the record is no longer valid, and no longer.
+func TestLargeRecordGivesBack(t *testing.T) {
+	eachSpillMode(t, func(t *testing.T, cfg DeserializerConfig, dir string) {
+		cfg.exact, cfg.SpillThreshold = true, 100<<10
+		for _, n := range []int{keptScratch + 1, cfg.SpillThreshold + 1} {
+			for name, next := range map[string]func(d *Deserializer){
+				"Next": func(d *Deserializer) {
+					if rec, res, err := d.Next(); err != nil || res != Last || string(rec) != "rest" {
+						t.Fatalf("%q %v %v", rec, res, err)
+					}
+				},
+				"Done":  func(d *Deserializer) { d.Done() },
+				"Clear": func(d *Deserializer) { d.Clear() },
+			} {
+				d := NewDeserializer(cfg)
+				stream := framed(pattern(1, n), []byte("rest"))
+				must(t, d.SetBuffer(segment.Wrap(stream[:50], segment.DataBuffer)))
+				if _, _, err := d.Next(); err != nil {
+					t.Fatal(err)
+				}
+				must(t, d.SetBuffer(segment.Wrap(stream[50:], segment.DataBuffer)))
+				rec, res, err := d.Next()
+				if err != nil || res != Intermediate || !bytes.Equal(rec, pattern(1, n)) {
+					t.Fatalf("%v %v", res, err)
+				}
+				if d.span.pooled == nil && d.span.file == nil {
+					t.Fatalf("%d bytes: nothing is kept for the record", n)
+				}
+				if _, ok := d.Whole(); ok {
+					t.Fatal("the short path is open while the record is valid")
+				}
+				next(d)
+				if d.span.pooled != nil || d.span.file != nil || d.span.mapped.mapped != nil || d.span.mapped.read != nil || d.span.delivered {
+					t.Fatalf("%d bytes: still kept after %s", n, name)
+				}
+				d.Close()
+			}
+		}
+	})
+}
