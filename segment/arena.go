@@ -165,8 +165,8 @@ func (a *arena) giveUp(s *slab) {
 	a.unmap(s)
 }
 
-// unmap tries to unmap a slab that was given up. If the system refuses (it may have to split a mapping, and have no room for
-// another), the slab stays ours, unused, and is tried again later.
+// unmap tries to unmap a slab that was given up. If the system refuses (it may have to split a mapping, and have no
+// room for another), the slab stays ours, unused, and is tried again later.
 func (a *arena) unmap(s *slab) {
 	if err := a.sys.release(&a.stats, s.mem); err != nil {
 		s.fails++

@@ -11,10 +11,11 @@ import (
 	"github.com/weirflow/weir/ringbuf"
 )
 
-// The benchmarks name the contender impl=…, so that `benchstat -col /impl` puts weir beside its rivals of the same run. Compare ratios
-// within a run, never times between machines.
+// The benchmarks name the contender impl=…, so that `benchstat -col /impl` puts weir beside its rivals of the same run.
+// Compare ratios within a run, never times between machines.
 
-// withCPU reports, beside the time by the clock, what the process used of its processors, which a busy machine disturbs less.
+// withCPU reports, beside the time by the clock, what the process used of its processors, which a busy machine disturbs
+// less.
 func withCPU(b *testing.B, f func()) {
 	b.ReportAllocs()
 	before := measure.CPUSeconds()
@@ -59,8 +60,9 @@ func benchLocal(b *testing.B, segments int) (*LocalPool, func()) {
 	}
 }
 
-// BenchmarkTakeRelease is one take and one release of a 32 KiB block by the same goroutine. Its user touches it. (b.Loop would send each
-// block's handle through memory to keep it alive, which for some contenders costs more than all the rest.)
+// BenchmarkTakeRelease is one take and one release of a 32 KiB block by the same goroutine. Its user touches it.
+// (b.Loop would send each block's handle through memory to keep it alive, which for some contenders costs more than all
+// the rest.)
 func BenchmarkTakeRelease(b *testing.B) {
 	b.Run("refs=sole/touch=no/impl=weir", func(b *testing.B) {
 		l, done := benchLocal(b, 8)
@@ -157,8 +159,8 @@ func BenchmarkTakeRelease(b *testing.B) {
 
 const handOverBatch = 16
 
-// handOver moves b.N items from take, in this goroutine, to give, in another, through a ring that both sides work in batches of 16. flush
-// follows each batch of the receiver.
+// handOver moves b.N items from take, in this goroutine, to give, in another, through a ring that both sides work in
+// batches of 16. flush follows each batch of the receiver.
 func handOver[T any](b *testing.B, take func() T, give func(T), flush func()) {
 	q := ringbuf.NewSPSC[T](128)
 	done := make(chan struct{})
@@ -201,8 +203,8 @@ func handOver[T any](b *testing.B, take func() T, give func(T), flush func()) {
 	b.ReportMetric((measure.CPUSeconds()-before)*1e9/float64(b.N), "cpu-ns/op")
 }
 
-// BenchmarkAcross takes in one goroutine and releases in another, the hand-over of the buffer included. impl=none is that hand-over
-// alone.
+// BenchmarkAcross takes in one goroutine and releases in another, the hand-over of the buffer included. impl=none is
+// that hand-over alone.
 func BenchmarkAcross(b *testing.B) {
 	const segments = 256
 	nothing := func() {}

@@ -15,8 +15,9 @@ import (
 // Narrow, …) pass the same reference on; the old handle is not used after. One goroutine at a time uses a handle; another
 // one gets its own by Retain.
 //
-// A second Release, or a use after release, is found by the generation and the identity of the reference. It changes
-// nothing, and is counted in Usage; debug builds panic and name both stacks.
+// A second Release, or a Retain or Slice after it, is found by the generation and the identity of the reference. It
+// changes nothing, and is counted in PoolUsage.Misuse; Bytes and Memory of a released handle are nil. Debug builds panic
+// on each of these and name the stacks.
 //
 // Reading and writing of the bytes is not synchronized. The holder of the only reference may write (Memory); with several
 // holders the bytes are read-only, except beyond the committed length of a Builder.
@@ -28,8 +29,8 @@ type Buffer struct {
 	meta uint64 // generation << 38 | reference << 16 | data type << 8 | flags
 }
 
-// The fields are packed because the compiler keeps structs of up to four fields in registers, and larger ones in memory: that
-// costs three times as much as all the rest of taking and releasing.
+// The fields are packed because the compiler keeps structs of up to four fields in registers, and larger ones in
+// memory: that costs three times as much as all the rest of taking and releasing.
 const (
 	offShift = 32
 	lenMask  = 1<<offShift - 1
@@ -52,8 +53,8 @@ func (b Buffer) withRef(r refID) Buffer {
 	return b
 }
 
-// fresh is the first handle of a life of h: empty, a DataBuffer, reference 0. The word is sole but for its generation, so this
-// leaves the generation and puts takenMeta in the place of sole.
+// fresh is the first handle of a life of h: empty, a DataBuffer, reference 0. The word is sole but for its generation,
+// so this leaves the generation and puts takenMeta in the place of sole.
 func (h *header) fresh() Buffer { return Buffer{h: h, meta: h.word ^ (sole ^ takenMeta)} }
 
 // IsZero tells whether b is no buffer.
@@ -189,8 +190,8 @@ func (b Buffer) capacity() int {
 
 // Slice returns a read-only view of the bytes [off, off+n) of the window, with a reference of its own: the segment goes
 // home when the view and all other handles are released. A view of a view refers to the segment, not to the first view.
-// Type and compressed flag are b's. A compressed buffer can only be sliced whole. A window that does not fit, or a handle that
-// was released, is a misuse and gives the zero Buffer.
+// Type and compressed flag are b's. A compressed buffer can only be sliced whole. A window that does not fit, or a
+// handle that was released, is a misuse and gives the zero Buffer.
 func (b Buffer) Slice(off, n int) Buffer {
 	if !b.fits(off, n) {
 		return Buffer{}

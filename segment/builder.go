@@ -33,8 +33,8 @@ func markLen(m int32) int32 {
 // Builder fills a buffer while its Reader already passes on what is committed. It belongs to one goroutine, is a value
 // that must not be copied once used, and allocates nothing. It holds one reference, given up by Close.
 //
-// Life: MakeBuilder, NewReader (handed to whoever sends), Append and Commit as often as needed, Finish, Close. A builder closed without
-// Finish leaves its reader waiting for ever, which is right only if the task has failed.
+// Life: MakeBuilder, NewReader (handed to whoever sends), Append and Commit as often as needed, Finish, Close. A
+// builder closed without Finish leaves its reader waiting for ever, which is right only if the task has failed.
 //
 // Flink: BufferBuilder.
 type Builder struct {

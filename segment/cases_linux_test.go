@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child runs this test binary again for the test alone, with the given word in the environment, and returns what it printed.
+// child runs this test binary again for the test alone, with the given word in the environment, and returns what it
+// printed.
 func child(t *testing.T, word string) (string, error) {
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), childWord+"="+word)

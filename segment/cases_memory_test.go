@@ -65,8 +65,8 @@ func TestSEG14UnmapFailsAndIsRetried(t *testing.T) {
 	if u := p.Usage(); u.Slabs != 8 || u.Memory.Mapped != 16*4096 {
 		t.Fatalf("%+v", u)
 	}
-	// Segments come home in order, so slab 2 becomes idle with the 6th and is refused. The back-off is 2 returns, then 4: tried with
-	// the 8th, refused, and with the 12th, gone.
+	// Segments come home in order, so slab 2 becomes idle with the 6th and is refused. The back-off is 2 returns, then
+	// 4: tried with the 8th, refused, and with the 12th, gone.
 	for i, b := range bs {
 		b.Release()
 		u := p.Usage()

@@ -14,8 +14,8 @@ import (
 	"github.com/weirflow/weir/ringbuf"
 )
 
-// The tests in this file and its neighbours named cases_* are scenarios from public bug reports of other systems; SEG-nn is the
-// scenario's id.
+// The tests in this file and its neighbours named cases_* are scenarios from public bug reports of other systems;
+// SEG-nn is the scenario's id.
 
 // rounds is n, or a hundredth of it in short mode and in builds that are slow.
 func rounds(n int) int {
@@ -213,8 +213,8 @@ func (l *lockedListener) OnBuffer(b Buffer) Answer {
 
 func (l *lockedListener) OnClose() {}
 
-// Two listeners that release at the same time, each under its own lock, don't lock each other out; a closed one refuses and the
-// segment moves on.
+// Two listeners that release at the same time, each under its own lock, don't lock each other out; a closed one refuses
+// and the segment moves on.
 func TestSEG06ListenersDoNotLockEachOther(t *testing.T) {
 	p := mustPool(t, Config{Segments: 3, SegmentSize: 32})
 	l := mustLocal(t, p, LocalConfig{Required: 3})

@@ -57,9 +57,10 @@ func (c *Composite) Missing() int { return c.want - c.have }
 // Parts returns the parts, whose references stay the Composite's. Valid until the next call that changes it.
 func (c *Composite) Parts() []Buffer { return c.parts }
 
-// Whole returns the bytes as one buffer and empties the Composite. A single part is returned as it is, and target stays the
-// caller's (used is false). Several are copied into target's segment and released; then the result is target's handle. On an
-// error, ErrRange if target is too small or ErrComposite if there are no parts or target can't be written, nothing was changed.
+// Whole returns the bytes as one buffer and empties the Composite. A single part is returned as it is, and target stays
+// the caller's (used is false). Several are copied into target's segment and released; then the result is target's
+// handle. On an error, ErrRange if target is too small or ErrComposite if there are no parts or target can't be
+// written, nothing was changed.
 func (c *Composite) Whole(target Buffer) (b Buffer, used bool, err error) {
 	switch len(c.parts) {
 	case 0:

@@ -30,8 +30,9 @@ func (h HugePages) String() string {
 type Backing uint8
 
 const (
-	// BackingAuto maps memory outside of the Go heap where that is possible and of use: on Linux, in builds that are neither
-	// race nor nounsafe builds. The race detector doesn't see mapped memory, so a clean race run on it proves nothing.
+	// BackingAuto maps memory outside of the Go heap where that is possible and of use: on Linux, in builds that are
+	// neither race nor nounsafe builds. The race detector doesn't see mapped memory, so a clean race run on it proves
+	// nothing.
 	BackingAuto Backing = iota
 	// BackingHeap takes slices of the Go heap.
 	BackingHeap
@@ -44,9 +45,10 @@ type Config struct {
 	SegmentSize int // bytes, DefaultSize if 0
 	Segments    int // the budget: how many segments there are at most
 
-	// SlabSegments is how many segments are mapped at a time. 0 maps all of them when the pool is made. Otherwise the first
-	// slab is mapped then, further ones when they are needed, and a slab that has become idle is given back while another slab's
-	// worth of segments stays free, so that a load that swings by less than a slab maps and unmaps nothing.
+	// SlabSegments is how many segments are mapped at a time. 0 maps all of them when the pool is made. Otherwise the
+	// first slab is mapped then, further ones when they are needed, and a slab that has become idle is given back while
+	// another slab's worth of segments stays free, so that a load that swings by less than a slab maps and unmaps
+	// nothing.
 	SlabSegments int
 
 	Backing   Backing
@@ -55,8 +57,8 @@ type Config struct {
 	Mlock     bool // keep the pages in memory; fails with *MemoryError if the system refuses
 	TryMlock  bool // the same, but a refusal is only reported in Usage
 
-	// OnMisuse is called for every broken rule of a handle, from the goroutine that broke it, with no lock held. Without it they
-	// are only counted; a debug build panics.
+	// OnMisuse is called for every broken rule of a handle, from the goroutine that broke it, with no lock held.
+	// Without it they are only counted; a debug build panics.
 	OnMisuse func(*MisuseError)
 }
 
@@ -117,13 +119,13 @@ type LocalConfig struct {
 	Quota         int // a subpartition with so many segments makes the pool unavailable; 0: no quota
 	Overdraft     int // segments beyond the size that Take may borrow when nothing else is left
 
-	// OnReturn is called by the owner for each segment that comes home while the pool is open, with the tag it had: in Drain and
-	// Put, and where else the owner takes returns in (Take, TakeWait, Available). It may take and put.
+	// OnReturn is called by the owner for each segment that comes home while the pool is open, with the tag it had: in
+	// Drain and Put, and where else the owner takes returns in (Take, TakeWait, Available). It may take and put.
 	OnReturn func(tag uint32)
 
-	// Wake is called by whoever returns a segment or changes the pool from another goroutine, after the change is visible and
-	// with no lock held. It is for an owner that does not sleep on Notifier (a loop in epoll_wait). It must be quick and safe from
-	// any goroutine.
+	// Wake is called by whoever returns a segment or changes the pool from another goroutine, after the change is
+	// visible and with no lock held. It is for an owner that does not sleep on Notifier (a loop in epoll_wait). It must
+	// be quick and safe from any goroutine.
 	Wake func()
 }
 

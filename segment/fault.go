@@ -5,8 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// FaultError reports that memory was touched that nobody may touch: a segment that is not handed out (debug builds on mapped memory
-// protect those), or one that was given back to the system.
+// FaultError reports that memory was touched that nobody may touch: a segment that is not handed out (debug builds on
+// mapped memory protect those), or one that was given back to the system.
 type FaultError struct {
 	Addr    uintptr
 	Segment int    // index in the pool, -1 if the address isn't the pool's
@@ -33,9 +33,9 @@ func (e *FaultError) Unwrap() error {
 	return ErrReleased
 }
 
-// Guard calls f and turns a memory fault in it, in this goroutine, into a *FaultError instead of the end of the process. Other panics
-// go through. It is for tests and debug builds, which protect the pages of free segments: so a []byte that was kept
-// beyond its buffer's release is found where it is used.
+// Guard calls f and turns a memory fault in it, in this goroutine, into a *FaultError instead of the end of the
+// process. Other panics go through. It is for tests and debug builds, which protect the pages of free segments: so a
+// []byte that was kept beyond its buffer's release is found where it is used.
 func (p *Pool) Guard(f func()) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

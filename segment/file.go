@@ -107,8 +107,9 @@ func (f *File) release() {
 // IsFile tells whether b is file-backed.
 func (b Buffer) IsFile() bool { return b.h != nil && b.h.kind == kindFile }
 
-// FileRegion returns where the bytes of a file-backed buffer are, for a sender that can send from a descriptor. f is nil if b is not
-// file-backed, was released, or reads from something else than an *os.File. It stays open until b is released.
+// FileRegion returns where the bytes of a file-backed buffer are, for a sender that can send from a descriptor. f is
+// nil if b is not file-backed, was released, or reads from something else than an *os.File. It stays open until b is
+// released.
 func (b Buffer) FileRegion() (f *os.File, at int64, n int) {
 	if !b.IsFile() || !b.live() {
 		return nil, 0, 0
@@ -117,9 +118,10 @@ func (b Buffer) FileRegion() (f *os.File, at int64, n int) {
 	return f, b.h.fileAt + int64(b.off()), b.Len()
 }
 
-// ReadInto reads the window of a file-backed buffer into the segment of dst, of which the caller holds the only reference, and returns
-// dst's handle with b's length, type and compressed flag. The references of both stay the caller's. On an error, *FileError
-// or ErrRange or ErrReleased, dst is returned as it was (its bytes may be overwritten).
+// ReadInto reads the window of a file-backed buffer into the segment of dst, of which the caller holds the only
+// reference, and returns dst's handle with b's length, type and compressed flag. The references of both stay the
+// caller's. On an error, *FileError or ErrRange or ErrReleased, dst is returned as it was (its bytes may be
+// overwritten).
 func (b Buffer) ReadInto(dst Buffer) (Buffer, error) {
 	if !b.IsFile() || !b.live() {
 		return dst, ErrReleased

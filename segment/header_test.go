@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestRNG06HeaderWordIsAligned: the word is used with 64-bit atomics although it has no atomic type, so it must be aligned to 8
-// bytes in every header of a slice, on 32-bit platforms too.
+// TestRNG06HeaderWordIsAligned: the word is used with 64-bit atomics although it has no atomic type, so it must be
+// aligned to 8 bytes in every header of a slice, on 32-bit platforms too.
 func TestRNG06HeaderWordIsAligned(t *testing.T) {
 	h := reflect.TypeFor[header]()
 	word, ok := h.FieldByName("word")

@@ -91,8 +91,8 @@ func hangContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// misuseOfWrapped runs f, which breaks a rule of a wrapped buffer, and returns what it was reported as: debug builds panic, others
-// count.
+// misuseOfWrapped runs f, which breaks a rule of a wrapped buffer, and returns what it was reported as: debug builds
+// panic, others count.
 func misuseOfWrapped(f func()) (err error) {
 	before := WrappedMisuse().Total()
 	defer func() {

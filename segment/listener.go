@@ -20,8 +20,8 @@ type Listener interface {
 	OnClose()
 }
 
-// AddListener queues f for the next segment that comes home or is fetched, and returns true; or returns false if a segment is
-// idle, to be had by Take, or the pool is closed. A registration ends with an answer other than TakeMore.
+// AddListener queues f for the next segment that comes home or is fetched, and returns true; or returns false if a
+// segment is idle, to be had by Take, or the pool is closed. A registration ends with an answer other than TakeMore.
 //
 // Flink serves listeners from recycling only; here also from what the pool fetches, so that a listener never waits beside
 // an idle segment.

@@ -14,8 +14,9 @@ import (
 // Terms: required is the guarantee, size what the pool may hold at present (the guarantee and a share of what nobody
 // else is guaranteed), requested what it holds, idle or handed out. Segments beyond size are overdraft.
 //
-// No lock guards a LocalPool. What redistribution wants of it is a word that the owner looks at when it takes, drains or waits. So an
-// owner that does none of these keeps idle segments that it should give back: that is the price of a path without a lock.
+// No lock guards a LocalPool. What redistribution wants of it is a word that the owner looks at when it takes, drains
+// or waits. So an owner that does none of these keeps idle segments that it should give back: that is the price of a
+// path without a lock.
 type LocalPool struct {
 	// The owner's.
 	hot        *header

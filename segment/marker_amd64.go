@@ -6,11 +6,11 @@ import "sync/atomic"
 
 // marker is the word that a builder publishes to its readers. There is one writer.
 //
-// Storing must be a release: whoever loads the new value sees the bytes written before. sync/atomic has only the stronger
-// sequentially consistent store, an XCHG, which waits until all earlier stores, the record's bytes, have left the processor's
-// store buffer: more than all the rest of writing a small record. On amd64 every store is a release, and the compiler keeps
-// stores in their order; nothing here needs more, as no builder decides by what it loads after. Race builds, other machines
-// and nounsafe builds use the atomic store.
+// Storing must be a release: whoever loads the new value sees the bytes written before. sync/atomic has only the
+// stronger sequentially consistent store, an XCHG, which waits until all earlier stores, the record's bytes, have left
+// the processor's store buffer: more than all the rest of writing a small record. On amd64 every store is a release,
+// and the compiler keeps stores in their order; nothing here needs more, as no builder decides by what it loads after.
+// Race builds, other machines and nounsafe builds use the atomic store.
 type marker struct{ v int32 }
 
 // Load is an acquire.

@@ -27,10 +27,10 @@ var misuseNames = [misuseKinds]string{
 // Misuse counts what broke the rules of handles. All are bugs of the program around; none of them changed a buffer.
 type Misuse struct {
 	OverRelease     uint64 // a reference released twice
-	UseAfterRelease uint64 // bytes or a new reference asked of a released handle
+	UseAfterRelease uint64 // a new reference asked of a released handle; in debug builds bytes too
 	TooManyRefs     uint64 // Retain beyond MaxRefs
 	BadWindow       uint64 // a slice or size outside of the buffer
-	ReadOnly        uint64 // Memory of a read-only buffer
+	ReadOnly        uint64 // Memory of a read-only buffer (debug builds)
 	Builder         uint64 // a second reader, or append after finish
 }
 

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// naivePool is the rules of NetworkBufferPool and LocalBufferPool written down with counters alone. It is driven beside the real
-// one, which must agree in every counter after every step.
+// naivePool is the rules of NetworkBufferPool and LocalBufferPool written down with counters alone. It is driven beside
+// the real one, which must agree in every counter after every step.
 type naivePool struct {
 	total, free, required, unpooled int
 	locals                          []*naiveLocal

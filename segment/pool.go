@@ -132,9 +132,9 @@ func (p *Pool) giveBack(h *header) {
 	w.wake()
 }
 
-// NewLocal makes a local pool that is guaranteed cfg.Required segments. Errors are *TooFewError if they can't be, ErrClosed, or wrap
-// ErrConfig; then nothing was changed. Guaranteed is a right, not a transfer: segments may still be with other pools that
-// have to give them back.
+// NewLocal makes a local pool that is guaranteed cfg.Required segments. Errors are *TooFewError if they can't be,
+// ErrClosed, or wrap ErrConfig; then nothing was changed. Guaranteed is a right, not a transfer: segments may still be
+// with other pools that have to give them back.
 func (p *Pool) NewLocal(cfg LocalConfig) (*LocalPool, error) {
 	if err := cfg.validate2(); err != nil {
 		return nil, err
@@ -235,8 +235,8 @@ func (p *Pool) Close() error {
 	return err
 }
 
-// Trim gives back all slabs that are idle now, but as many as are needed to keep keep segments free without mapping anew, and
-// tries again to unmap what the system refused before.
+// Trim gives back all slabs that are idle now, but as many as are needed to keep keep segments free without mapping
+// anew, and tries again to unmap what the system refused before.
 func (p *Pool) Trim(keep int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

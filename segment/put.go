@@ -59,17 +59,34 @@ func (l *LocalPool) put(b Buffer) {
 
 // takeIn is LocalBufferPool#recycle: a segment is home. The charge is taken back once, whatever listeners say after.
 func (l *LocalPool) takeIn(h *header) {
-	if l.isClosed { // by a callback, in the middle of a drain
-		l.giveReturned(h)
+	tag := h.tag()
+	if h.note>>noteShift == 0 && len(l.listeners) == 0 && l.requested <= l.size && !l.isClosed {
+		l.idle = append(l.idle, h) // the usual case
+		if tag != 0 {
+			h.note = 0
+		}
+	} else if !l.takeInSlow(h) {
 		return
 	}
-	tag := h.tag()
+	if f := l.onReturn; f != nil {
+		l.guard.leave()
+		f(tag)
+		l.guard.enter()
+	} else if l.plain != l {
+		l.replain()
+	}
+}
+
+// takeInSlow is takeIn with everything else that can happen, but for OnReturn, which is called if it returns true.
+func (l *LocalPool) takeInSlow(h *header) bool {
+	if l.isClosed { // by a callback, in the middle of a drain
+		l.giveReturned(h)
+		return false
+	}
 	if s := h.sub(); s >= 0 {
 		l.uncharge(s)
 	}
-	if h.note != 0 {
-		h.note = 0
-	}
+	h.note = 0
 	if l.requested > l.size {
 		l.requested--
 		l.pool.giveBack(h)
@@ -77,9 +94,5 @@ func (l *LocalPool) takeIn(h *header) {
 		l.offer(h)
 	}
 	l.replain()
-	if f := l.onReturn; f != nil {
-		l.guard.leave()
-		f(tag)
-		l.guard.enter()
-	}
+	return true
 }

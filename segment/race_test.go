@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The race detector sees a race on heap-backed memory, which is what race builds use, and is blind to the same race on mapped
-// memory: so a clean run on the latter would prove nothing.
+// The race detector sees a race on heap-backed memory, which is what race builds use, and is blind to the same race on
+// mapped memory: so a clean run on the latter would prove nothing.
 func TestSEG22RaceDetectorSeesTheHeap(t *testing.T) {
 	backing := map[string]Backing{"heap": BackingHeap, "mapped": BackingMapped}
 	if b, ok := backing[os.Getenv(childWord)]; ok {

@@ -10,9 +10,9 @@ import "sync/atomic"
 //	bits 38..63  generation, which grows by one with each life and wraps
 //
 // A handle carries a generation and an identity. The first refIDs references of a life have an identity each, so that
-// releasing one of them twice is found and never takes another's share. Those after it are counted only: releasing such a
-// one twice is found when the count reaches zero, that is by the generation. A handle that is kept for 1<<26 lives of its segment
-// is taken for a live one again.
+// releasing one of them twice is found and never takes another's share. Those after it are counted only: releasing such
+// a one twice is found when the count reaches zero, that is by the generation. A handle that is kept for 1<<26 lives of
+// its segment is taken for a live one again.
 //
 // Memory order. Whoever sees count 1 while holding a live reference is the sole owner: nobody else has a reference to
 // change the word with, and nobody can get one except from him. So he may store the word plainly. With a higher count every

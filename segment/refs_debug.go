@@ -4,8 +4,8 @@ package segment
 
 import "sync/atomic"
 
-// In debug builds every reference has an identity, and the header knows where each was made and where it ended. The word holds
-// generation and count as in other builds; its dead bits are not used.
+// In debug builds every reference has an identity, and the header knows where each was made and where it ended. The
+// word holds generation and count as in other builds; its dead bits are not used.
 
 // addRef adds a reference on behalf of the holder of b and returns its identity.
 func (b Buffer) addRef() (refID, error) {

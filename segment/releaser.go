@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// releaseBatch is how many returns a Releaser publishes at once. One by one, each would cost an atomic operation on a line that
-	// the owner reads; and the owner would look at the ring for each.
+	// releaseBatch is how many returns a Releaser publishes at once. One by one, each would cost an atomic operation on
+	// a line that the owner reads; and the owner would look at the ring for each.
 	releaseBatch = 16
 	// releaserRing bounds the ring of a Releaser. It is no limit to returns: one that finds the ring full goes to the
 	// list of returned segments.

@@ -13,11 +13,11 @@ type request struct {
 	done chan struct{}
 }
 
-// Request takes n segments out of the pool that belong to no local pool (Flink: requestUnpooledMemorySegments). They count
-// as guaranteed, so that it fails with *TooFewError at once if the pool can't spare them, and otherwise waits until others have
-// given enough back, ctx is done, or the pool is closed. Requests are served in order, one after the other, so that two of
-// them never hold each other's segments. On an error nothing was taken. The buffers are released one by one from anywhere, or
-// together by ReleaseAll.
+// Request takes n segments out of the pool that belong to no local pool (Flink: requestUnpooledMemorySegments). They
+// count as guaranteed, so that it fails with *TooFewError at once if the pool can't spare them, and otherwise waits
+// until others have given enough back, ctx is done, or the pool is closed. Requests are served in order, one after the
+// other, so that two of them never hold each other's segments. On an error nothing was taken. The buffers are released
+// one by one from anywhere, or together by ReleaseAll.
 func (p *Pool) Request(ctx context.Context, n int) ([]Buffer, error) {
 	if n < 0 {
 		return nil, badConfig("number of buffers to request must not be negative: %d", n)

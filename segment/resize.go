@@ -1,8 +1,8 @@
 package segment
 
-// Resize changes the guarantee and the maximum of the pool. Errors are *TooFewError if the Pool can't guarantee so much,
-// ErrClosed, or wrap ErrConfig; then nothing was changed. A smaller guarantee gives idle segments back at once and those in use
-// when they come home. (Flink's pools keep both for life.)
+// Resize changes the guarantee and the maximum of the pool. Errors are *TooFewError if the Pool can't guarantee so
+// much, ErrClosed, or wrap ErrConfig; then nothing was changed. A smaller guarantee gives idle segments back at once
+// and those in use when they come home. (Flink's pools keep both for life.)
 func (l *LocalPool) Resize(required, most int) error {
 	c := l.cfg
 	c.Required, c.Max = required, most

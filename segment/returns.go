@@ -29,8 +29,8 @@ func (l *LocalPool) giveReturned(h *header) {
 // afterReturn follows a visible return: either the owner is there to take it in, or the pool is closed and the returner
 // does it.
 //
-// The closing owner stores closed before it empties the lists, the returner loads it after it published: at least one of them
-// sees the other.
+// The closing owner stores closed before it empties the lists, the returner loads it after it published: at least one
+// of them sees the other.
 func (l *LocalPool) afterReturn() {
 	if l.closed.Load() {
 		l.reap()
@@ -80,12 +80,12 @@ func (l *LocalPool) drain() int {
 	return n
 }
 
-// drainRing takes in what one Releaser has published. A callback may close the pool meanwhile: then takeIn passes on what was
-// popped already, and the ring is no longer ours to pop.
+// drainRing takes in what one Releaser has published. A callback may close the pool meanwhile: then takeIn passes on
+// what was popped already, and the ring is no longer ours to pop.
 func (l *LocalPool) drainRing(r *Releaser) (n int) {
 	for !l.isClosed {
 		c := r.ring.PopBatch(l.scratch[:])
-		// The usual case, decided once a batch: no callback, so nothing that a return could change.
+		// Without callbacks nothing that a return could change: the usual case is decided once a batch.
 		plain := l.onReturn == nil && len(l.listeners) == 0 && l.requested <= l.size
 		for _, i := range l.scratch[:c] {
 			h := &l.pool.headers[i]

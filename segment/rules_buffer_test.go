@@ -57,7 +57,8 @@ func TestZeroBuffer(t *testing.T) {
 	}
 }
 
-// The contract of Flink's Buffer: a count of one at the start, the recycler called once, an error for what is too much (B1, B2).
+// The contract of Flink's Buffer: a count of one at the start, the recycler called once, an error for what is too much
+// (B1, B2).
 func TestBufferContract(t *testing.T) {
 	p, l, seen := onePool(t, 1, 32)
 	b := filled(t, l, "abc")
@@ -157,8 +158,8 @@ func TestManyReferences(t *testing.T) {
 	closeAll(t, p, l)
 }
 
-// Windows: what fits, what doesn't, slices of slices, and compressed blocks, which can only be sliced whole. (Flink's check for a
-// compressed NetworkBuffer is the other way round.)
+// Windows: what fits, what doesn't, slices of slices, and compressed blocks, which can only be sliced whole. (Flink's
+// check for a compressed NetworkBuffer is the other way round.)
 func TestWindows(t *testing.T) {
 	p, l, seen := onePool(t, 1, 32)
 	b := filled(t, l, "0123456789")
@@ -505,8 +506,8 @@ func TestBuilderRules(t *testing.T) {
 	closeAll(t, p, l)
 }
 
-// The marker's three forms, and readers of builders that finish empty or finished before the reader was made (there Flink's reader gets a
-// negative position).
+// The marker's three forms, and readers of builders that finish empty or finished before the reader was made (there
+// Flink's reader gets a negative position).
 func TestMarker(t *testing.T) {
 	for _, n := range []int32{0, 1, 32768, 1 << 30} { // B6
 		if markLen(n) != n || markLen(markFinished(n)) != n || markFinished(n) >= 0 {

@@ -32,8 +32,8 @@ func wantState(t *testing.T, what string, l *LocalPool, requested, idle int, ava
 	}
 }
 
-// The worked trace of quota and overdraft, as observed in Flink: global pool of 10; required 3, max 3, 2 subpartitions, quota 2,
-// overdraft 1.
+// The worked trace of quota and overdraft, as observed in Flink: global pool of 10; required 3, max 3, 2 subpartitions,
+// quota 2, overdraft 1.
 func TestLocalTraceQuotaAndOverdraft(t *testing.T) {
 	p := mustPool(t, Config{Segments: 10, SegmentSize: 32})
 	l := mustLocal(t, p, LocalConfig{Required: 3, Max: 3, Subpartitions: 2, Quota: 2, Overdraft: 1})
@@ -219,8 +219,8 @@ func TestLocalFreedOverdraftWakes(t *testing.T) {
 	closeAll(t, p, l)
 }
 
-// Recycling (LocalBufferPool#recycle), step 2 is done once, however many listeners refuse. In Flink each refusal decrements the
-// subpartition's count again.
+// Recycling (LocalBufferPool#recycle), step 2 is done once, however many listeners refuse. In Flink each refusal
+// decrements the subpartition's count again.
 func TestLocalRefusalCountsOnce(t *testing.T) {
 	p := mustPool(t, Config{Segments: 2, SegmentSize: 32})
 	l := mustLocal(t, p, LocalConfig{Required: 2, Subpartitions: 1, Quota: 2})
@@ -285,8 +285,8 @@ func TestLocalListenerOrder(t *testing.T) {
 	closeAll(t, p)
 }
 
-// A listener is also served by what the pool fetches, not by recycling alone: it never waits beside an idle segment (L7). In Flink it
-// stays registered until some buffer of the pool is recycled.
+// A listener is also served by what the pool fetches, not by recycling alone: it never waits beside an idle segment
+// (L7). In Flink it stays registered until some buffer of the pool is recycled.
 func TestLocalListenerServedByFetch(t *testing.T) {
 	p := mustPool(t, Config{Segments: 2, SegmentSize: 32})
 	a := mustLocal(t, p, LocalConfig{Required: 1, Max: 2})
@@ -305,8 +305,8 @@ func TestLocalListenerServedByFetch(t *testing.T) {
 	closeAll(t, p, a, b)
 }
 
-// Reserving (LocalBufferPool#reserveSegments): what is obtained counts as requested. In Flink it doesn't, and after destruction the
-// pool has requested -1.
+// Reserving (LocalBufferPool#reserveSegments): what is obtained counts as requested. In Flink it doesn't, and after
+// destruction the pool has requested -1.
 func TestLocalReserveCounts(t *testing.T) {
 	p := mustPool(t, Config{Segments: 2, SegmentSize: 32})
 	old := mustLocal(t, p, LocalConfig{Required: 2})
@@ -337,7 +337,8 @@ func TestLocalReserveCounts(t *testing.T) {
 	closeAll(t, p)
 }
 
-// Destruction (LocalBufferPool#lazyDestroy): idle segments go at once, the others as they are released, from anywhere and by any way.
+// Destruction (LocalBufferPool#lazyDestroy): idle segments go at once, the others as they are released, from anywhere
+// and by any way.
 func TestLocalLazyDestroy(t *testing.T) {
 	p := mustPool(t, Config{Segments: 4, SegmentSize: 32})
 	home := 0
@@ -373,7 +374,8 @@ func TestLocalLazyDestroy(t *testing.T) {
 	r.Close()
 }
 
-// Two pools closed one after the other while both hold segments: redistribution must not make a closed one fetch (FLINK-19964, H4).
+// Two pools closed one after the other while both hold segments: redistribution must not make a closed one fetch
+// (FLINK-19964, H4).
 func TestLocalClosedPoolDoesNotFetch(t *testing.T) {
 	p := mustPool(t, Config{Segments: 4, SegmentSize: 32})
 	a := mustLocal(t, p, LocalConfig{Required: 1, Max: 4})

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The tests in rules_*_test.go follow the rules of Flink's NetworkBufferPool and LocalBufferPool step by step. Where a test names a
-// step, it is that of the method named, counted as in Flink's source.
+// The tests in rules_*_test.go follow the rules of Flink's NetworkBufferPool and LocalBufferPool step by step. Where a
+// test names a step, it is that of the method named, counted as in Flink's source.
 
 // Redistribution (NetworkBufferPool#redistributeBuffers), steps 1 to 8.
 func TestRedistributeSteps(t *testing.T) {
@@ -95,8 +95,8 @@ func TestRedistributeIsDeterministic(t *testing.T) {
 	}
 }
 
-// Creating a pool (NetworkBufferPool#internalCreateBufferPool): the text, and that a failure leaves no trace. In Flink a maximum below
-// the guarantee is found after the guarantee was counted (step 4 after step 3).
+// Creating a pool (NetworkBufferPool#internalCreateBufferPool): the text, and that a failure leaves no trace. In Flink
+// a maximum below the guarantee is found after the guarantee was counted (step 4 after step 3).
 func TestCreateFailsWithoutTrace(t *testing.T) {
 	p := mustPool(t, Config{Segments: 10, SegmentSize: 128})
 	_, err := p.NewLocal(LocalConfig{Required: 11})
@@ -124,7 +124,8 @@ func TestCreateFailsWithoutTrace(t *testing.T) {
 	}
 }
 
-// Destroying a pool takes its guarantee back, and shares what is free among the others (destroyBufferPool). A second time does nothing.
+// Destroying a pool takes its guarantee back, and shares what is free among the others (destroyBufferPool). A second
+// time does nothing.
 func TestCloseRedistributes(t *testing.T) {
 	p := mustPool(t, Config{Segments: 10, SegmentSize: 32})
 	a := mustLocal(t, p, LocalConfig{Required: 4, Max: Unlimited})
@@ -180,8 +181,8 @@ func TestRequestSteps(t *testing.T) {
 	}
 }
 
-// A blocked request gets its segments as soon as they come home, not at the next of Flink's polls, and a deadline is a deadline
-// (a timeout of 300 ms takes 2 s in Flink). What was gathered goes back, with the guarantee.
+// A blocked request gets its segments as soon as they come home, not at the next of Flink's polls, and a deadline is a
+// deadline (a timeout of 300 ms takes 2 s in Flink). What was gathered goes back, with the guarantee.
 func TestRequestWaits(t *testing.T) {
 	p := mustPool(t, Config{Segments: 4, SegmentSize: 32})
 	l := mustLocal(t, p, LocalConfig{Required: 1, Max: 4})
@@ -240,8 +241,8 @@ func TestRequestWaits(t *testing.T) {
 	closeAll(t, p, l)
 }
 
-// Two blocked requests don't hold each other's segments: the first is served in full before the second gets any. In Flink each may
-// hold a part of what the other needs until both time out.
+// Two blocked requests don't hold each other's segments: the first is served in full before the second gets any. In
+// Flink each may hold a part of what the other needs until both time out.
 func TestRequestsAreServedInOrder(t *testing.T) {
 	p := mustPool(t, Config{Segments: 4, SegmentSize: 32})
 	l := mustLocal(t, p, LocalConfig{Required: 2, Max: 4})
@@ -360,7 +361,8 @@ func TestFreeSegmentWakesAllWaiting(t *testing.T) {
 	closeAll(t, p, a, b, c)
 }
 
-// A slab that waits to be unmapped doesn't keep the pool from growing: when nothing else is left, it is tried again at once.
+// A slab that waits to be unmapped doesn't keep the pool from growing: when nothing else is left, it is tried again at
+// once.
 func TestGrowTriesStuckSlabs(t *testing.T) {
 	sys := fakeSystem()
 	refuse := true

@@ -36,8 +36,8 @@ func atProcs(t *testing.T, f func(t *testing.T)) {
 	}
 }
 
-// Owners take and hand over; consumers check the bytes, share, slice, and return by every way; another goroutine makes and closes
-// pools, so that sizes swing. At the end everything is home (G1, L8), and nobody was left waiting (L9).
+// Owners take and hand over; consumers check the bytes, share, slice, and return by every way; another goroutine makes
+// and closes pools, so that sizes swing. At the end everything is home (G1, L8), and nobody was left waiting (L9).
 func TestStressPools(t *testing.T) {
 	atProcs(t, func(t *testing.T) {
 		const owners, consumers, segments = 3, 4, 64
