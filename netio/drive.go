@@ -56,7 +56,7 @@ func (l *Loop) stopped(ctx context.Context) error {
 // drive runs turns. The caller holds the token, and drive gives it up. Not done means that another consumer sleeps as the
 // loop's driver, so the caller follows.
 func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier) (done bool, err error) {
-	l.driven = true
+	l.drives++
 	for {
 		worked := l.work()
 		if ready() {

@@ -160,7 +160,7 @@ type Loop struct {
 	raisedIdle time.Duration // since when a raised loop has had nothing to do; 0: it had
 	sleepUntil time.Duration // when the sleeping consumer wakes by itself
 	watchUntil time.Duration // when the sleeping standby wakes by itself
-	driven     bool          // by a consumer, lately
+	drives     uint64        // how often a consumer took the turns
 	chunks     chunkPool
 	stats      Stats
 	hooks      *hooks // tests only

@@ -13,7 +13,7 @@ import (
 //	serve   it runs turns and sleeps in the kernel, as a consumer would, but without calling itself the driver.
 //
 // In serve it holds the token only while there is something to do. A consumer that comes back finds the token free, and the
-// standby goes to rest at the next event that it finds somebody else at.
+// standby goes to rest at the next event, by which it learns of that.
 func (l *Loop) standby() {
 	defer l.own.Done()
 	timer := time.NewTimer(l.cfg.Standby)
@@ -65,21 +65,22 @@ const drivenFor = time.Second
 
 // serve runs turns until somebody else does.
 func (l *Loop) serve() {
-	since := time.Duration(-1)
+	since, drives := time.Duration(-1), uint64(0)
 	for {
 		if l.closing.Load() || l.state.Load()&asleep != 0 || !l.TryAcquire() {
 			return
 		}
 		l.nowOK = false
 		if since < 0 {
-			since = l.clock()
+			since, drives = l.clock(), l.drives
+		}
+		if l.drives != drives {
+			l.Release() // a consumer came back, and is only away for the moment
+			return
 		}
 		// The consumer is busy: polling would take its CPU. If there is none, the handlers do the work, and polling pays.
-		if l.driven && l.clock()-since > drivenFor {
-			l.driven = false
-		}
 		poll := l.pollFor()
-		if l.driven {
+		if l.drives > 0 && l.clock()-since < drivenFor {
 			poll = 0
 		}
 		for l.work() || l.spin(poll, l.contendedFn) {
