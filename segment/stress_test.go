@@ -103,12 +103,13 @@ func TestStressPools(t *testing.T) {
 					defer rs[j].Close()
 				}
 				for {
+					closed := q.Closed() // before the look: nothing is pushed after
 					b, ok := q.Pop()
 					if !ok {
 						for _, r := range rs {
 							r.Flush() // before waiting
 						}
-						if q.Closed() {
+						if closed {
 							return
 						}
 						runtime.Gosched()
