@@ -292,10 +292,9 @@ func (a *Aligner) classify(s *step, now Now) stimulus {
 	return aligned
 }
 
-// abort is abortInternal. It releases the channels before it tells the task.
+// abort is abortInternal; id is the current checkpoint or a newer one. It releases the channels before it tells the task.
 func (a *Aligner) abort(id int64, cause *CheckpointError) error {
-	a.current = max(id, a.current)
-	a.lastDone = max(a.lastDone, id)
+	a.current, a.lastDone = id, id
 	a.has = false
 	a.seen.clear()
 	a.target = 0
@@ -303,9 +302,7 @@ func (a *Aligner) abort(id int64, cause *CheckpointError) error {
 	if err := a.run(aborted, &step{id: id}); err != nil {
 		return a.fail(err)
 	}
-	if id == a.current {
-		a.measure.reset()
-	}
+	a.measure.reset()
 	if err := a.task.Abort(id, cause); err != nil {
 		return fmt.Errorf("align: abort of checkpoint %d: %w", id, err)
 	}

@@ -298,3 +298,11 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+// A blocked channel that ends although its sender had to wait is not resumed, whatever becomes of the checkpoint.
+func TestEndedChannelIsNeverResumed(t *testing.T) {
+	script(t, Config{StopAtFirstEnd: true}, 3,
+		"block(0.0); block(0.1); resume(0.1); ABORT(1,CHECKPOINT_DECLINED_INPUT_END_OF_STREAM)", "B 0 1 al", "B 1 1 al", "E 0")
+	script(t, Config{}, 3, "block(0.0); block(0.1); block(0.2); TRIGGER(1,ALIGNED)[align=0ms,bytes=0,delay=0ms]; "+
+		"resume(0.1); resume(0.2); complete(1)", "B 0 1 al", "B 1 1 al", "E 0", "B 2 1 al")
+}
