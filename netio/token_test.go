@@ -1,0 +1,96 @@
+package netio
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirflow/weir/ringbuf"
+)
+
+// A Kick that finds the token held is carried out by the holder, before it gives the token up for good.
+func TestKickWhileHeld(t *testing.T) {
+	l := newLoop(t, LoopConfig{Standby: -1})
+	s := &ringSource{ring: ringbuf.NewSPSC[int](4)}
+	l.AddSource(s)
+	l.acquire()
+	s.ring.Push(1)
+	l.Kick()
+	if s.got.Load() != 0 {
+		t.Fatal("a turn ran within a turn")
+	}
+	l.Release()
+	if s.got.Load() != 1 {
+		t.Fatal("the published item was left")
+	}
+}
+
+// Who arms a timer while others sleep in the kernel without one sees to it that they wake in time.
+func TestTimerArmedWhileAsleep(t *testing.T) {
+	arm := func(t *testing.T, l *Loop, asleep uint32, f func()) {
+		t.Helper()
+		for end := time.Now().Add(hang); l.state.Load()&asleep == 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("nobody falls asleep")
+			}
+		}
+		time.Sleep(5 * time.Millisecond) // it has announced the sleep; let it begin
+		l.acquire()
+		l.After(5*time.Millisecond, f)
+		l.Release()
+	}
+	t.Run("consumer", func(t *testing.T) {
+		l := newLoop(t, LoopConfig{Standby: -1})
+		var fired atomic.Bool
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := l.RunUntil(t.Context(), fired.Load, ringbuf.NewNotifier()); err != nil {
+				t.Error(err)
+			}
+		}()
+		arm(t, l, asleep, func() { fired.Store(true) })
+		wait(t, done, "timer")
+	})
+	t.Run("standby", func(t *testing.T) {
+		l := newLoop(t, LoopConfig{})
+		done := make(chan struct{})
+		arm(t, l, watch, func() { close(done) })
+		wait(t, done, "timer")
+	})
+}
+
+// A consumer that follows another one takes the turns over when that one stays away.
+func TestFollowerTakesOver(t *testing.T) {
+	for name, standby := range map[string]time.Duration{"standby": 0, "none": -1} {
+		t.Run(name, func(t *testing.T) {
+			l := newLoop(t, LoopConfig{Standby: standby})
+			var first, second atomic.Bool
+			n1, n2 := ringbuf.NewNotifier(), ringbuf.NewNotifier()
+			done1, done2 := make(chan error, 1), make(chan error, 1)
+			go func() { done1 <- l.RunUntil(t.Context(), first.Load, n1) }()
+			for l.state.Load()&asleep == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			go func() { done2 <- l.RunUntil(t.Context(), second.Load, n2) }()
+			for l.waiting.Load() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			first.Store(true)
+			n1.Wake()
+			if err := <-done1; err != nil {
+				t.Fatal(err)
+			}
+			// Nobody else runs turns now, so that only the follower can run this.
+			l.Post(func() { second.Store(true); n2.Wake() })
+			select {
+			case err := <-done2:
+				if err != nil {
+					t.Fatal(err)
+				}
+			case <-time.After(hang):
+				t.Fatal("the follower sleeps on")
+			}
+		})
+	}
+}
