@@ -112,9 +112,9 @@ type Output struct {
 	lostMu sync.Mutex
 	lost   map[int]error // why consumers went; guarded by lostMu
 
-	posted   atomic.Int32 // barriers in queue
-	postedMu sync.Mutex
-	queue    []Barrier // guarded by postedMu
+	attention atomic.Uint32 // not 0: serve has something to do; read before each record
+	postedMu  sync.Mutex
+	queue     []Barrier // posted; guarded by postedMu
 }
 
 // NewOutput makes an output and lets consumers find it. Its guarantee of memory is a segment more than it has
@@ -157,6 +157,7 @@ func (o *Output) open() (err error) {
 	o.part, o.out, err = credit.NewPartition(credit.PartitionConfig{
 		ID: *cfg.ID, Subpartitions: cfg.Subpartitions, Pool: o.pool, Segments: max(cfg.Buffers, cfg.Subpartitions+1) + overdraft,
 		Exclusive: exclusive, Profile: o.node.cfg.Flink, Wake: o.node.loop.Kick,
+		OnConsumed: func(int) { o.consumed() }, OnReleased: o.consumed,
 	})
 	if err == nil {
 		o.w, err = serde.NewRecordWriter(o.out, cfg.Subpartitions)
@@ -165,7 +166,7 @@ func (o *Output) open() (err error) {
 		o.pool.Close()
 		return err
 	}
-	o.readyFn = func() bool { return o.pool.Available() || o.posted.Load() > 0 || o.gone() }
+	o.readyFn = func() bool { return o.pool.Available() || o.attention.Load() != 0 || o.gone() }
 	o.resumeFn = func() bool {
 		o.resumed = o.w.Continue()
 		return !errors.Is(o.resumed, serde.ErrUnfinished) || o.gone()
@@ -186,6 +187,12 @@ func (o *Output) open() (err error) {
 	return err
 }
 
+// consumed lets the writer see that somebody has gone, also while it waits. On the loop.
+func (o *Output) consumed() {
+	o.attention.Store(1)
+	o.pool.Notifier().Wake()
+}
+
 // tick flushes what lies in buffers that are not full, for as long as the output lives. On the loop.
 func (o *Output) tick() {
 	o.part.FlushDirty()
@@ -196,13 +203,12 @@ func (o *Output) tick() {
 
 // gone tells whether nobody reads any more, or the output failed.
 func (o *Output) gone() bool {
-	gone, _ := o.out.Gone()
-	return gone || o.closed.Load()
+	return o.out.Deserted() || o.closed.Load()
 }
 
 func (o *Output) goneErr() error {
-	switch gone, cause := o.out.Gone(); {
-	case !gone:
+	switch _, cause := o.out.Gone(); {
+	case !o.out.Deserted():
 		return o.error(ErrClosed)
 	case cause != nil:
 		return o.error(cause)
@@ -242,18 +248,18 @@ func (o *Output) SubpartitionOf(key []byte) int {
 
 // WriteTo is Write into a given subpartition.
 func (o *Output) WriteTo(ctx context.Context, sub int, value []byte) error {
-	if o.posted.Load() == 0 {
-		if err := o.w.WriteBytes(sub, value); err == nil && !o.cfg.FlushEach {
-			return nil
-		} else if err != nil && !errors.Is(err, serde.ErrFull) {
-			return o.finishWrite(ctx, err)
-		}
+	if o.attention.Load() != 0 {
+		return o.writeSlow(ctx, sub, value)
 	}
-	return o.writeSlow(ctx, sub, value)
+	switch err := o.w.WriteBytes(sub, value); {
+	case err == nil && !o.cfg.FlushEach:
+		return nil
+	case errors.Is(err, serde.ErrFull):
+		return o.writeSlow(ctx, sub, value)
+	default:
+		return o.finishWrite(ctx, err)
+	}
 }
-
-// errAgain: what was asked for was not begun; ask again.
-var errAgain = errors.New("again")
 
 // ErrHalfWritten is in an error that came in the middle of a record: the output can only be closed.
 var ErrHalfWritten = errors.New("a record is half written")
@@ -323,7 +329,7 @@ func (o *Output) CommitBuffer(n int) error {
 	if err := o.w.WriteBuffer(o.lentTo, b, n); err != nil {
 		return o.error(err)
 	}
-	if o.posted.Load() > 0 {
+	if o.attention.Load() != 0 {
 		return o.serve()
 	}
 	return nil
@@ -412,23 +418,34 @@ func (o *Output) Barrier(b Barrier) error {
 	o.postedMu.Lock()
 	o.queue = append(o.queue, b)
 	o.postedMu.Unlock()
-	o.posted.Add(1)
+	o.attention.Store(1)
 	o.pool.Notifier().Wake() // a writer that waits for memory lets the barrier through
 	o.node.loop.Wake()
 	return nil
 }
 
-// serve sends posted barriers.
+// serve sends posted barriers, and tells if there is nobody left to write to.
 func (o *Output) serve() error {
-	for o.posted.Load() > 0 {
+	if o.attention.Load() == 0 {
+		return nil
+	}
+	o.attention.Store(0) // before the looks below: what comes later sets it again
+	for {
 		o.postedMu.Lock()
+		if len(o.queue) == 0 {
+			o.postedMu.Unlock()
+			break
+		}
 		b := o.queue[0]
 		o.queue = o.queue[1:]
 		o.postedMu.Unlock()
-		o.posted.Add(-1)
 		if err := o.emit(&event.Event{Kind: event.CheckpointBarrier, Barrier: b}); err != nil {
 			return err
 		}
+	}
+	if o.gone() {
+		o.attention.Store(1)
+		return o.goneErr()
 	}
 	return nil
 }

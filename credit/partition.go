@@ -42,6 +42,8 @@ type PartitionConfig struct {
 	Wake func()
 	// OnAllAcked is called by the loop once every consumer has processed all records. May be nil.
 	OnAllAcked func()
+	// OnConsumed is called by the loop for each subpartition whose consumer has gone, done or not. May be nil.
+	OnConsumed func(subpartition int)
 	// OnReleased is called by the loop once, when the partition was released. May be nil.
 	OnReleased func()
 }
@@ -55,6 +57,8 @@ type partitionState struct {
 	allAcked atomic.Bool
 	// gone: the partition was released, for whatever reason.
 	gone atomic.Bool
+	// live is the number of subpartitions that were not released.
+	live atomic.Int32
 	// failure is why, if it failed.
 	failure atomic.Pointer[error]
 }
@@ -147,6 +151,7 @@ func NewPartition(cfg PartitionConfig) (*Partition, *PartitionWriter, error) {
 		users: cfg.Subpartitions + 1,
 		acks:  cfg.Subpartitions,
 	}
+	shared.live.Store(int32(cfg.Subpartitions))
 	for i := range p.subs {
 		p.subs[i].part, p.subs[i].index = p, int32(i)
 		shared.subs[i].hint.Store(cfg.BufferSize)

@@ -160,6 +160,9 @@ func (w *PartitionWriter) Gone() (gone bool, cause error) {
 // it finishes.
 func (w *PartitionWriter) AllAcked() bool { return w.shared.allAcked.Load() }
 
+// Deserted reports whether nobody reads any subpartition any more, or will: all consumers have gone, or the partition has.
+func (w *PartitionWriter) Deserted() bool { return w.shared.live.Load() == 0 }
+
 // Settled reports whether every consumer has processed all records or has gone.
 func (w *PartitionWriter) Settled() bool {
 	w.pushLate()

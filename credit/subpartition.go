@@ -271,6 +271,9 @@ func (s *Subpartition) consumed() {
 	if !s.part.cfg.KeepCancelled {
 		s.release(ErrReleased)
 	}
+	if f := s.part.cfg.OnConsumed; f != nil {
+		f(int(s.index))
+	}
 	s.part.userGone()
 }
 
@@ -281,6 +284,7 @@ func (s *Subpartition) release(cause error) {
 	}
 	s.released = true
 	s.part.shared.sub(s.index).released.Store(true)
+	s.part.shared.live.Add(-1)
 	s.queue.Clear(func(e element) { e.r.Close() })
 	s.dataCount = 0
 	s.breakPromise(cause)

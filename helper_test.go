@@ -1,0 +1,83 @@
+package weir
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/weirflow/weir/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// limit is how long a test may take before it counts as hanging.
+const limit = 30 * time.Second
+
+func limited(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// open makes a node that must close without a buffer missing.
+func open(t testing.TB, cfg Config) *Node {
+	t.Helper()
+	n, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Errorf("closing the node: %v", err)
+		}
+	})
+	return n
+}
+
+func server(t testing.TB) *Node { return open(t, Config{Listen: "127.0.0.1:0"}) }
+
+func newOutput(t testing.TB, n *Node, cfg OutputConfig) *Output {
+	t.Helper()
+	o, err := n.NewOutput(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func newInput(t testing.TB, n *Node, cfg InputConfig) *Input {
+	t.Helper()
+	in, err := n.NewInput(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// source is all subpartitions of an output of n.
+func source(n *Node, o *Output) Source {
+	return Source{Addr: n.Addr().String(), Name: o.cfg.Name, Last: o.cfg.Subpartitions - 1}
+}
+
+// write runs f in a goroutine and returns its error at the end of the test.
+func inBackground(f func() error) (wait func() error) {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return func() error { return <-done }
+}
+
+// read hands each element to f until the end.
+func read(t testing.TB, ctx context.Context, in *Input, f func(*Element)) {
+	t.Helper()
+	for {
+		e, err := in.Next(ctx)
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(e)
+	}
+}
