@@ -1,0 +1,77 @@
+//go:build !race
+
+package weir
+
+import (
+	"context"
+	"testing"
+
+	"github.com/weirflow/weir/internal/alloctest"
+)
+
+// The whole path in steady state, both ends in this process: write, send, receive, read, give credit back. Neither a record nor
+// a buffer costs an allocation. What is allowed is what the runtime does by itself in so long a time.
+func TestWholePathAllocatesNothing(t *testing.T) {
+	for name, cfg := range map[string]OutputConfig{
+		"one channel":    {Name: "x"},
+		"eight channels": {Name: "x", Subpartitions: 8, Partition: RoundRobin},
+		"by key":         {Name: "x", Subpartitions: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(limited(t))
+			a, b := server(t), open(t, Config{})
+			out := newOutput(t, a, cfg)
+			in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+			wait := inBackground(func() error {
+				record := make([]byte, 100)
+				for i := 0; ctx.Err() == nil; i++ {
+					record[0] = byte(i)
+					if err := out.Write(ctx, record[:1], record); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			next := func() {
+				e, err := in.Next(ctx)
+				if err != nil || e.Kind != Record || len(e.Value) != 100 {
+					t.Fatal(err, e)
+				}
+			}
+			const records = 500_000
+			frames := b.Stats().Frames
+			alloctest.AtMost(t, 100_000, records, 50, 64<<10, next)
+			if got := b.Stats(); got.Frames == frames || got.Credits == 0 {
+				t.Errorf("nothing moved: %+v", got)
+			}
+			cancel()
+			_ = wait() // the context's error
+		})
+	}
+}
+
+// The same for whole buffers.
+func TestBuffersAllocateNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(limited(t))
+	a, b := server(t), open(t, Config{})
+	out := newOutput(t, a, OutputConfig{Name: "x"})
+	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+	wait := inBackground(func() error {
+		for {
+			p, err := out.ClaimBuffer(ctx, 0)
+			if err != nil {
+				return err
+			}
+			if err := out.CommitBuffer(len(p)); err != nil {
+				return err
+			}
+		}
+	})
+	alloctest.AtMost(t, 2000, 20_000, 20, 32<<10, func() {
+		if _, _, err := in.NextBuffer(ctx); err != nil {
+			t.Fatal(err)
+		}
+	})
+	cancel()
+	_ = wait() // the context's error
+}
