@@ -286,6 +286,51 @@ func TestUnconsumedOutlives(t *testing.T) {
 	}
 }
 
+// TestUnconsumedLengthOutlives is the same for a part of a length.
+func TestUnconsumedLengthOutlives(t *testing.T) {
+	d := NewDeserializer(DeserializerConfig{})
+	must(t, d.SetBuffer(segment.Wrap([]byte{0, 0, 1}, segment.DataBuffer)))
+	if _, res, err := d.Next(); res != Partial || err != nil {
+		t.Fatal(res, err)
+	}
+	u, err := d.Unconsumed()
+	must(t, err)
+	d.Clear()
+	must(t, d.SetBuffer(segment.Wrap([]byte{9, 9}, segment.DataBuffer)))
+	if _, res, err := d.Next(); res != Partial || err != nil {
+		t.Fatal(res, err)
+	}
+	p, ok, err := u.Next()
+	if !ok || err != nil || !bytes.Equal(p.Bytes(), []byte{0, 0, 1}) {
+		t.Fatalf("%v %v %x", ok, err, p.Bytes())
+	}
+	p.Release()
+	u.Close()
+	d.Close()
+}
+
+// TestReadValue: a record that ends too early for its serializer is broken
+// serialization, by a type parameter as by a function; one that is too long is
+// an underread. Both leave the stream in step.
+func TestReadValue(t *testing.T) {
+	d := NewDeserializer(DeserializerConfig{Channel: "2"})
+	must(t, d.SetBuffer(segment.Wrap(framed([]byte{0, 0, 0, 0, 0, 0, 0, 5}, []byte{1, 2, 3}, make([]byte, 9), []byte{0, 0, 0, 0, 0, 0, 0, 6}), segment.DataBuffer)))
+	for i, want := range []struct {
+		v   int64
+		err error
+	}{{5, nil}, {0, ErrBrokenSerialization}, {0, ErrUnderread}, {6, nil}} {
+		v, res, err := ReadValue(d, LongSerializer{})
+		if v != want.v || !res.Record() || !errors.Is(err, want.err) {
+			t.Errorf("record %d: %d %v %v", i, v, res, err)
+		}
+		var re *RecordError
+		if want.err != nil && (!errors.As(err, &re) || re.Record != uint64(i) || re.Channel != "2") {
+			t.Errorf("record %d: %v", i, err)
+		}
+	}
+	d.Close()
+}
+
 // TestReleaser: used up buffers go through the releaser and are home after a flush.
 func TestReleaser(t *testing.T) {
 	global, err := segment.NewPool(segment.Config{SegmentSize: 16, Segments: 3})
