@@ -129,14 +129,14 @@ func BenchmarkHandOver(b *testing.B) {
 		p := NewPipe[int](benchCapacity, Yield())
 		handOver(b, func(n int) {
 			for i := range n {
-				if err := p.Send(nil, i); err != nil { //nolint:staticcheck // SA1012: documented to mean no limit
+				if err := p.Send(nil, i); err != nil {
 					b.Error(err)
 					return
 				}
 			}
 		}, func(n int) (sum int) {
 			for range n {
-				v, err := p.Recv(nil) //nolint:staticcheck // SA1012: documented to mean no limit
+				v, err := p.Recv(nil)
 				if err != nil {
 					b.Error(err)
 				}
@@ -174,14 +174,14 @@ func BenchmarkHandOver(b *testing.B) {
 		p := NewPipe[int](benchCapacity, Park())
 		handOver(b, func(n int) {
 			for i := range n {
-				if err := p.Send(nil, i); err != nil { //nolint:staticcheck // SA1012: documented to mean no limit
+				if err := p.Send(nil, i); err != nil {
 					b.Error(err)
 					return
 				}
 			}
 		}, func(n int) (sum int) {
 			for range n {
-				v, err := p.Recv(nil) //nolint:staticcheck // SA1012: documented to mean no limit
+				v, err := p.Recv(nil)
 				if err != nil {
 					b.Error(err)
 				}
@@ -219,14 +219,14 @@ func BenchmarkHandOver(b *testing.B) {
 				src := make([]int, 0, benchBatch)
 				for i := range n {
 					if src = append(src, i); len(src) == benchBatch {
-						_, _ = p.SendBatch(nil, src) //nolint:staticcheck // SA1012: documented to mean no limit
+						_, _ = p.SendBatch(nil, src)
 						src = src[:0]
 					}
 				}
-				_, _ = p.SendBatch(nil, src) //nolint:staticcheck // SA1012: documented to mean no limit
+				_, _ = p.SendBatch(nil, src)
 			}, func(n int) (sum int) {
 				for n > 0 {
-					s, err := p.RecvInPlace(nil, benchBatch) //nolint:staticcheck // SA1012: documented to mean no limit
+					s, err := p.RecvInPlace(nil, benchBatch)
 					if err != nil {
 						b.Error(err)
 					}
@@ -278,18 +278,18 @@ func BenchmarkRoundTrip(b *testing.B) {
 			there, back := NewPipe[int](1, w), NewPipe[int](1, w)
 			go func() {
 				for {
-					v, err := there.Recv(nil) //nolint:staticcheck // SA1012: documented to mean no limit
+					v, err := there.Recv(nil)
 					if err != nil {
 						back.Close()
 						return
 					}
-					_ = back.Send(nil, v) //nolint:staticcheck // SA1012: documented to mean no limit
+					_ = back.Send(nil, v)
 				}
 			}()
 			b.ReportAllocs()
 			for b.Loop() {
-				_ = there.Send(nil, 1) //nolint:staticcheck // SA1012: documented to mean no limit
-				_, _ = back.Recv(nil)  //nolint:staticcheck // SA1012: documented to mean no limit
+				_ = there.Send(nil, 1)
+				_, _ = back.Recv(nil)
 			}
 			there.Close()
 		})

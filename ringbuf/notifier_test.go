@@ -78,7 +78,7 @@ func TestNotifierContext(t *testing.T) {
 	}
 	n.Prepare()
 	n.Wake()
-	if err := n.Wait(nil); err != nil { //nolint:staticcheck // SA1012: a nil context is documented to mean no limit
+	if err := n.Wait(nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -188,7 +188,7 @@ func TestSleepersCancelAgainstWake(t *testing.T) {
 					_ = s.Wait(ctx)
 					cancel()
 				case 2:
-					if err := s.Wait(nil); err != nil { //nolint:staticcheck // SA1012: documented to mean no limit
+					if err := s.Wait(nil); err != nil {
 						t.Error(err)
 					}
 				}
