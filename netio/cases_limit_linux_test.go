@@ -130,7 +130,7 @@ func limitChild() {
 	l, err := NewLoop(LoopConfig{OnError: func(err error) {
 		var e *AcceptError
 		if !errors.As(err, &e) || e.Limit == 0 || e.Open < e.Limit-5 {
-			fail(fmt.Errorf("odd report %v", err))
+			fail(fmt.Errorf("odd report %w", err))
 		}
 		reports = append(reports, err.Error())
 	}})

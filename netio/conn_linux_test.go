@@ -144,3 +144,39 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 }
+
+// A failed write: everything that came before is read, then the connection is closed with the write's error.
+func TestDataBeforeFailedWrite(t *testing.T) {
+	for _, paused := range []bool{false, true} {
+		l := manual(t, &hooks{write: func(*Conn, *vectors) (int, unix.Errno) { return -1, unix.EPIPE }})
+		l.sys.region = l.sys.region[:100]
+		read, closes := 0, 0
+		var got error
+		c, peer := pair(t, l, &funcs{
+			read:  func(_ *Conn, p []byte) error { read += len(p); return nil },
+			close: func(_ *Conn, err error) { closes++; got = err },
+		})
+		if _, errno := sysWriteFD(peer, make([]byte, 950)); errno != 0 {
+			t.Fatal(errno)
+		}
+		_ = unix.Close(peer)
+		if paused {
+			c.PauseRead()
+		}
+		c.Stage(10)
+		l.settle()
+		if paused {
+			if closes != 0 || read != 0 {
+				t.Fatal("closed although what came is not read")
+			}
+			c.ResumeRead()
+			for range 20 {
+				l.Turn(NoWait)
+			}
+		}
+		if read != 950 || closes != 1 || got == nil || c.Pending() != 0 {
+			t.Fatalf("paused %v: read %d, %d close callbacks, %v", paused, read, closes, got)
+		}
+		l.sys.region = l.sys.region[:cap(l.sys.region)]
+	}
+}
