@@ -158,7 +158,7 @@ func (d *Decompressor) Decompress(dst, src []byte) (int, error) {
 	if len(dst) < n {
 		return 0, fmt.Errorf("credit: %w: %d bytes where %d fit", ErrCorrupt, n, len(dst))
 	}
-	got := 0
+	var got int
 	if d.codec == LZ4 {
 		got, err = lz4.UncompressBlock(block, dst[:n])
 	} else {

@@ -5,6 +5,7 @@ import "slices"
 // Answer is what a Listener does with a segment.
 type Answer uint8
 
+// The answers of a listener.
 const (
 	Refused  Answer = iota // not wanted (any more): it is offered to the next listener
 	Taken                  // taken, and enough
