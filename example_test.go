@@ -18,11 +18,12 @@ func Example() {
 
 	out, _ := producer.NewOutput(weir.OutputConfig{Name: "words"})
 	in, _ := consumer.NewInput(weir.InputConfig{Sources: []weir.Source{{Addr: producer.Addr().String(), Name: "words"}}})
+	written := make(chan error, 1)
 	go func() {
 		for _, w := range []string{"to", "be", "or", "not", "to", "be"} {
 			_ = out.Write(ctx, nil, []byte(w))
 		}
-		_ = out.Finish(ctx)
+		written <- out.Finish(ctx) // waits until the reader has everything
 	}()
 
 	count := map[string]int{}
@@ -35,8 +36,8 @@ func Example() {
 			count[string(el.Value)]++
 		}
 	}
-	fmt.Println(count)
-	// Output: map[be:2 not:1 or:1 to:2]
+	fmt.Println(count, <-written)
+	// Output: map[be:2 not:1 or:1 to:2] <nil>
 }
 
 // A checkpoint goes through the stream as a barrier; an input with several channels waits until it came through all of them.
@@ -49,6 +50,7 @@ func ExampleInput_checkpoint() {
 
 	out, _ := producer.NewOutput(weir.OutputConfig{Name: "numbers", Subpartitions: 2, Partition: weir.RoundRobin})
 	in, _ := consumer.NewInput(weir.InputConfig{Sources: []weir.Source{{Addr: producer.Addr().String(), Name: "numbers", Last: 1}}})
+	written := make(chan error, 1)
 	go func() {
 		for i := range 10 {
 			_ = out.Write(ctx, nil, []byte{byte(i)})
@@ -56,7 +58,7 @@ func ExampleInput_checkpoint() {
 				_ = out.Barrier(weir.AlignedBarrier(1, time.Now())) // behind the sixth number, on both channels
 			}
 		}
-		_ = out.Finish(ctx)
+		written <- out.Finish(ctx)
 	}()
 
 	sum := 0
@@ -73,8 +75,8 @@ func ExampleInput_checkpoint() {
 			el.Checkpoint.Ack()
 		}
 	}
-	fmt.Println("in the end", sum)
+	fmt.Println("in the end", sum, <-written)
 	// Output:
 	// checkpoint 1 with the sum 15
-	// in the end 45
+	// in the end 45 <nil>
 }

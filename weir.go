@@ -218,8 +218,9 @@ func (n *Node) remove(c closer) {
 	delete(n.open, c)
 }
 
-// Close closes the outputs and inputs that are still open, the connections and the loop, and gives the memory back. Its error names
-// each buffer that did not come home.
+// Close closes the outputs and inputs that are still open, the connections and the loop, and gives the memory back. Who waits in
+// one of them gets an error, but no goroutine may be at work in one otherwise. Its error names each buffer that did not come
+// home.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if n.closed {
