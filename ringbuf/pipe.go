@@ -44,7 +44,9 @@ func (p *Pipe[T]) look() {
 // NewPipe returns a pipe for at least capacity items, rounded up to a power of two, whose ends wait as w says.
 func NewPipe[T any](capacity int, w Waiting) *Pipe[T] {
 	p := &Pipe[T]{ring: NewSPSC[T](capacity), waiting: w}
-	p.lead = uint64(min(p.Cap()/4, maxLead))
+	if w.polls() { // an end that parks lets the other one get ahead anyway
+		p.lead = uint64(min(p.Cap()/4, maxLead))
+	}
 	p.items.token = make(chan struct{}, 1)
 	p.room.token = make(chan struct{}, 1)
 	return p

@@ -29,9 +29,12 @@ func Spin() Waiting { return Waiting{Spins: 1000, NoPark: true} }
 // fast while data flows, and an idle end costs nothing.
 func Yield() Waiting { return Waiting{Spins: 8, Yields: 200} }
 
-// Park parks almost at once. It costs the least, and moves the most where data flows in bursts: the other side gets far
-// ahead meanwhile. A sleeping end takes some microseconds to react.
-func Park() Waiting { return Waiting{Spins: 6} }
+// Park parks at once: the zero value by name. It costs the least, and moves the most where data flows in bursts, since the
+// other side gets far ahead meanwhile. A sleeping end takes some microseconds to react.
+func Park() Waiting { return Waiting{} }
+
+// polls tells whether an end that finds nothing keeps on looking for a while.
+func (w Waiting) polls() bool { return w.Spins > 0 || w.Yields > 0 || w.NoPark }
 
 // Until waits until ready returns true, and returns nil, or until ctx is done, and returns its error. ready is called by
 // the caller's goroutine and may do the awaited thing itself (pop, say). A nil ctx means no limit. If s is nil, Until never
