@@ -26,6 +26,17 @@ const (
 	AtLeastOnce = align.AtLeastOnce
 )
 
+// Unaligned says whether checkpoints may be unaligned: barriers then overtake data, and what they overtook belongs to the
+// checkpoint.
+type Unaligned = align.Unaligned
+
+// The ways to handle unaligned checkpoints. UnalignedOff takes an unaligned barrier for an error. UnalignedOn takes barriers as
+// they come, and aligned ones with a timeout turn unaligned when it has passed.
+const (
+	UnalignedOff = align.UnalignedOff
+	UnalignedOn  = align.UnalignedOn
+)
+
 // Source is a subpartition of another node's output, or several of them: each becomes a channel of the input.
 type Source struct {
 	// Addr is "HOST:PORT" of the node.
@@ -43,6 +54,12 @@ type InputConfig struct {
 	Sources []Source
 	// Mode says how the barriers of checkpoints are treated.
 	Mode Mode
+	// Unaligned says whether checkpoints may be unaligned, in mode ExactlyOnce.
+	Unaligned Unaligned
+	// State gets the data that unaligned barriers overtook in this input: for each channel, in order, all that lies between what was
+	// handed out before the Checkpoint element and the channel's barrier. Its method runs during Next. Nil: nobody gets it, and
+	// an unaligned checkpoint cannot be restored from.
+	State credit.InputSink
 	// Exclusive is the number of buffers that each channel has for itself: 0 means 32 for a single channel, fewer for many, at
 	// least Flink's 2. Floating is how many more the channels share; 0 means 8. Negative means none.
 	Exclusive, Floating int
@@ -110,6 +127,8 @@ const (
 	EndOfData
 	// Other: a latency marker or record attributes, in Stream.
 	Other
+	// CheckpointComplete: of a checkpoint that was handed out before, InputConfig.State has everything now. Only with UnalignedOn.
+	CheckpointComplete
 )
 
 // Element is what an input hands out. It is valid until the next call.
@@ -121,7 +140,7 @@ type Element struct {
 	// Value is a record's bytes: a view, not to be written to.
 	Value     []byte
 	Timestamp int64
-	// Checkpoint is set for Checkpoint and CheckpointAborted.
+	// Checkpoint is set for Checkpoint and CheckpointAborted; for CheckpointComplete only with the barrier's ID.
 	Checkpoint *CheckpointInfo
 	// Drain: for EndOfData, whether all senders drained.
 	Drain bool
@@ -156,6 +175,7 @@ type Input struct {
 	ready   func() bool
 	ended   bool
 	closed  atomic.Bool
+	timer   alignTimer
 	aligned atomic.Int64
 	aborted atomic.Int64
 	acked   atomic.Int64
@@ -175,15 +195,16 @@ func (n *Node) NewInput(cfg InputConfig) (*Input, error) {
 		}
 	}
 	in := &Input{node: n, cfg: cfg}
-	in.gate = credit.NewGate(credit.GateConfig{Channels: channels})
+	in.gate = credit.NewGate(credit.GateConfig{Channels: channels, Sink: cfg.State})
+	in.timer.init(in)
 	link := in.gate.NewLink(cfg.segments(), n.loop.Wake)
 	for ch := range channels {
 		in.gate.SetUpstream(ch, link)
 	}
-	in.ready = func() bool { return in.gate.Fill() > 0 || in.gate.Available() || in.closed.Load() }
+	in.ready = func() bool { return in.gate.Fill() > 0 || in.gate.Available() || in.timer.isDue() || in.closed.Load() }
 	var err error
 	in.task, err = task.NewInput(task.InputConfig{
-		Gate: in.gate, Mode: cfg.Mode, Clock: clock,
+		Gate: in.gate, Mode: cfg.Mode, Unaligned: cfg.Unaligned, Timers: &in.timer, Sink: cfg.State, Clock: clock,
 		Deserializer: serde.DeserializerConfig{MaxRecord: n.cfg.MaxRecord, SpillDirs: cfg.SpillDirs},
 	})
 	if err != nil {
@@ -283,7 +304,11 @@ func (in *Input) next(ctx context.Context) (*Element, error) {
 		if in.closed.Load() {
 			return nil, fmt.Errorf("weir: input is %w", ErrClosed)
 		}
-		st, err := in.task.Next()
+		err := in.timer.serve()
+		var st task.Status
+		if err == nil {
+			st, err = in.task.Next()
+		}
 		if err != nil {
 			return nil, in.error(in.task.Channel(), err)
 		}
@@ -332,6 +357,8 @@ func (in *Input) control(st task.Status) (*Element, error) {
 	e := &in.el
 	*e = Element{}
 	switch st {
+	case task.Completed:
+		e.Kind, e.Checkpoint = CheckpointComplete, &CheckpointInfo{Barrier: in.task.Notice().Barrier, in: in}
 	case task.Checkpoint, task.Aborted:
 		n := in.task.Notice()
 		e.Checkpoint = &CheckpointInfo{Barrier: n.Barrier, Metrics: n.Metrics, in: in}
@@ -379,7 +406,12 @@ func (in *Input) NextBuffer(ctx context.Context) ([]byte, *Element, error) {
 		if in.closed.Load() {
 			return nil, nil, fmt.Errorf("weir: input is %w", ErrClosed)
 		}
-		b, st, err := in.task.NextBuffer()
+		err := in.timer.serve()
+		var b segment.Buffer
+		var st task.Status
+		if err == nil {
+			b, st, err = in.task.NextBuffer()
+		}
 		if err != nil {
 			return nil, nil, in.error(in.task.Channel(), err)
 		}
@@ -412,6 +444,7 @@ func (in *Input) Close() error {
 	in.task.Close()
 	in.gate.Close()
 	return in.node.do(func() error {
+		in.timer.stop()
 		if in.port == nil {
 			return nil
 		}

@@ -240,6 +240,13 @@ func (g *Gate) Available() bool { return g.ready.Len() > 0 || g.ended == len(g.c
 // each record.
 func (g *Gate) HasPriority() bool { return g.sig.priority.Load() || g.ready.PriorityLen() > 0 }
 
+// Alert makes HasPriority true until the task has looked, and wakes it: something other than a priority event is to come
+// before the next record, for instance a timer. Any goroutine.
+func (g *Gate) Alert() {
+	g.sig.priority.Store(true)
+	g.sig.notifier.Wake()
+}
+
 // Fill takes everything over that the links brought, and returns how many items that were.
 func (g *Gate) Fill() int {
 	if g.closed {

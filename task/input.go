@@ -33,10 +33,13 @@ const (
 	Stopped
 	// EndOfInput: every channel has ended. Further calls say so again.
 	EndOfInput
+	// Completed: all barriers of the checkpoint that Checkpoint told of are here, so what was in flight on its channels is with
+	// the sink. Only with unaligned checkpoints on.
+	Completed
 )
 
 var statusNames = [...]string{"NOTHING_AVAILABLE", "MORE_AVAILABLE", "CHECKPOINT", "CHECKPOINT_ABORTED", "END_OF_RECOVERY",
-	"END_OF_DATA", "STOPPED", "END_OF_INPUT"}
+	"END_OF_DATA", "STOPPED", "END_OF_INPUT", "CHECKPOINT_COMPLETED"}
 
 // String is Flink's name where there is one.
 func (s Status) String() string {
@@ -67,6 +70,10 @@ type InputConfig struct {
 	Unaligned align.Unaligned
 	// Timers is needed with align.UnalignedOn; Timeout is called when one is due.
 	Timers align.Timers
+	// Sink takes the part of a record that a channel's deserializer holds when an unaligned checkpoint starts, under sequence
+	// number -1 (Flink: SEQUENCE_NUMBER_UNKNOWN), ahead of what the gate's Sink gets for the channel, in one or several
+	// buffers. It is the gate's Sink, usually. Nil: nobody does.
+	Sink credit.InputSink
 	// Clock is read for events, never for records.
 	Clock func() align.Now
 	// Deserializer is the configuration of the channels' deserializers; Channel is filled in.
@@ -179,7 +186,8 @@ func (in *Input) Next() (Status, error) {
 		if st, ok := in.out.take(&in.element); ok {
 			return st, nil
 		}
-		if in.gate.HasPriority() {
+		// A record that WholeRecord left is out of the deserializer already: it comes before the checkpoint.
+		if in.pending == nil && in.gate.HasPriority() {
 			if _, err := in.in.ProcessPriority(); err != nil {
 				return Nothing, err
 			}
@@ -382,8 +390,41 @@ func (in *Input) takeNotice() Status {
 // checkpoints is the Input as the aligner sees its task.
 type checkpoints Input
 
-// Init is part of align.Task.
-func (c *checkpoints) Init(*event.Barrier) error { return nil }
+// Init is part of align.Task: it hands over what the deserializers hold. (StreamTaskNetworkInput#prepareSnapshot)
+func (c *checkpoints) Init(b *event.Barrier) error {
+	if c.cfg.Sink == nil || !b.Options.IsUnaligned() {
+		return nil
+	}
+	for ch, d := range c.channels {
+		if d == nil {
+			continue
+		}
+		if err := c.handOver(b.ID, ch, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *checkpoints) handOver(id int64, ch int, d *serde.Deserializer) error {
+	rest, err := d.Unconsumed()
+	if err != nil {
+		return err
+	}
+	defer rest.Close()
+	for {
+		b, ok, err := rest.Next()
+		if !ok || err != nil {
+			return err
+		}
+		if b.Len() > 0 {
+			c.cfg.Sink.InputData(id, ch, unknownSeq, b)
+		}
+		b.Release()
+	}
+}
+
+const unknownSeq = -1
 
 // Trigger is part of align.Task.
 func (c *checkpoints) Trigger(b *event.Barrier, m align.Metrics) error {
@@ -403,7 +444,11 @@ func (c *checkpoints) Abort(id int64, cause *align.CheckpointError) error {
 func (c *checkpoints) Measured(int64, align.Metrics) {}
 
 // Complete is part of align.Task.
-func (c *checkpoints) Complete(int64) {}
+func (c *checkpoints) Complete(id int64) {
+	if c.cfg.Unaligned != align.UnalignedOff {
+		c.notices = append(c.notices, Notice{Barrier: event.Barrier{ID: id}, status: Completed})
+	}
+}
 
 // Incomplete is part of align.Task.
 func (c *checkpoints) Incomplete(int64, *align.CheckpointError) {}
