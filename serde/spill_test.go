@@ -320,7 +320,7 @@ func TestSpillBadDirectory(t *testing.T) {
 		}
 		d.Close()
 	}
-	d := NewDeserializer(DeserializerConfig{exact: true, SpillThreshold: 100, SpillDirs: []string{bad}})
+	d := NewDeserializer(DeserializerConfig{exact: true, SpillThreshold: 100, SpillDirs: []string{bad, bad, bad}})
 	err := d.SetBuffer(segment.Wrap(framed(pattern(1, 300))[:200], segment.DataBuffer))
 	if err == nil {
 		_, _, err = d.Next()
