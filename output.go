@@ -101,7 +101,7 @@ type Output struct {
 	part     *credit.Partition // the loop's
 	w        *serde.RecordWriter[*credit.PartitionWriter]
 	out      *credit.PartitionWriter
-	robin    serde.RoundRobin[[]byte]
+	turn     int // RoundRobin: the next subpartition
 	groups   int
 	encoded  []byte // of elements other than records
 	lent     segment.Buffer
@@ -115,7 +115,7 @@ type Output struct {
 	lostMu sync.Mutex
 	lost   map[int]error // why consumers went; guarded by lostMu
 
-	attention atomic.Uint32 // not 0: serve has something to do; read before each record
+	attention atomic.Uint32 // not 0: serve has something to do, or each record is flushed; read before each record
 	postedMu  sync.Mutex
 	queue     []Barrier // posted; guarded by postedMu
 }
@@ -142,9 +142,6 @@ func (n *Node) NewOutput(cfg OutputConfig) (*Output, error) {
 
 func (o *Output) open() (err error) {
 	cfg := &o.cfg
-	if o.robin, err = serde.NewRescalePartitioner[[]byte](cfg.Subpartitions); err != nil {
-		return err
-	}
 	o.pool, err = o.node.pool.NewLocal(segment.LocalConfig{
 		Name: "output " + cfg.Name, Purpose: segment.Send,
 		Required: cfg.Subpartitions + 1, Max: max(cfg.Buffers, cfg.Subpartitions+1),
@@ -169,10 +166,13 @@ func (o *Output) open() (err error) {
 		o.pool.Close()
 		return err
 	}
-	o.readyFn = func() bool { return o.pool.Available() || o.attention.Load() != 0 || o.gone() }
+	o.readyFn = func() bool { return o.pool.Available() || o.wanted() }
 	o.resumeFn = func() bool {
 		o.resumed = o.w.Continue()
 		return !errors.Is(o.resumed, serde.ErrUnfinished) || o.gone()
+	}
+	if cfg.FlushEach {
+		o.attention.Store(1)
 	}
 	err = o.node.do(func() error {
 		if err := o.node.registry.Register(o.part); err != nil {
@@ -209,6 +209,16 @@ func (o *Output) gone() bool {
 	return o.out.Deserted() || o.closed.Load()
 }
 
+// wanted tells whether something else than memory ends a wait: a barrier was posted, or nobody is left.
+func (o *Output) wanted() bool {
+	if o.attention.Load() == 0 {
+		return false
+	}
+	o.postedMu.Lock()
+	defer o.postedMu.Unlock()
+	return len(o.queue) > 0 || o.gone()
+}
+
 func (o *Output) goneErr() error {
 	switch _, cause := o.out.Gone(); {
 	case !o.out.Deserted():
@@ -229,19 +239,25 @@ func (o *Output) ID() PartitionID { return *o.cfg.ID }
 // Subpartitions is the number of subpartitions.
 func (o *Output) Subpartitions() int { return o.cfg.Subpartitions }
 
-// Write puts a record where the output's partitioning says, by its key. It waits for memory as long as ctx allows. value is free again when it
-// returns. After a context's error nothing of the record was written, unless errors.Is(err, ErrHalfWritten).
+// Write puts a record where the output's partitioning says, by its key. It waits for memory as long as ctx allows. value is
+// free again when it returns. After a context's error nothing of the record was written, unless errors.Is(err, ErrHalfWritten).
 func (o *Output) Write(ctx context.Context, key, value []byte) error {
+	var sub int
 	switch o.cfg.Partition {
+	case ByKeyGroup:
+		sub = o.SubpartitionOf(key)
+	case RoundRobin:
+		sub = o.turn
+		if o.turn++; o.turn == o.cfg.Subpartitions {
+			o.turn = 0
+		}
 	case Broadcast:
 		return o.Broadcast(ctx, value)
-	case RoundRobin:
-		return o.WriteTo(ctx, o.robin.Select(nil), value)
-	case Global:
-		return o.WriteTo(ctx, 0, value)
-	default:
-		return o.WriteTo(ctx, o.SubpartitionOf(key), value)
 	}
+	if o.attention.Load() == 0 && o.w.TryWriteBytes(sub, value) {
+		return nil
+	}
+	return o.writeSlow(ctx, sub, value)
 }
 
 // SubpartitionOf is where ByKeyGroup puts a key.
@@ -251,17 +267,10 @@ func (o *Output) SubpartitionOf(key []byte) int {
 
 // WriteTo is Write into a given subpartition.
 func (o *Output) WriteTo(ctx context.Context, sub int, value []byte) error {
-	if o.attention.Load() != 0 {
-		return o.writeSlow(ctx, sub, value)
-	}
-	switch err := o.w.WriteBytes(sub, value); {
-	case err == nil && !o.cfg.FlushEach:
+	if o.attention.Load() == 0 && o.w.TryWriteBytes(sub, value) {
 		return nil
-	case errors.Is(err, serde.ErrFull):
-		return o.writeSlow(ctx, sub, value)
-	default:
-		return o.finishWrite(ctx, err)
 	}
+	return o.writeSlow(ctx, sub, value)
 }
 
 // ErrHalfWritten is in an error that came in the middle of a record: the output can only be closed.
@@ -274,7 +283,7 @@ func (o *Output) TryWrite(key, value []byte) (bool, error) {
 	case ByKeyGroup:
 		sub = o.SubpartitionOf(key)
 	case RoundRobin:
-		sub = o.robin.Select(nil)
+		sub = o.turn // it moves on once the record is written
 	}
 	if err := o.serve(); err != nil {
 		return false, err
@@ -287,6 +296,9 @@ func (o *Output) TryWrite(key, value []byte) (bool, error) {
 	}
 	if errors.Is(err, serde.ErrFull) {
 		return false, nil
+	}
+	if o.cfg.Partition == RoundRobin {
+		o.turn = (o.turn + 1) % o.cfg.Subpartitions
 	}
 	return err == nil, o.finishWrite(context.Background(), err)
 }
@@ -432,7 +444,9 @@ func (o *Output) serve() error {
 	if o.attention.Load() == 0 {
 		return nil
 	}
-	o.attention.Store(0) // before the looks below: what comes later sets it again
+	if !o.cfg.FlushEach {
+		o.attention.Store(0) // before the looks below: what comes later sets it again
+	}
 	for {
 		o.postedMu.Lock()
 		if len(o.queue) == 0 {

@@ -110,6 +110,22 @@ func (w *Builder) Commit() {
 	}
 }
 
+// Publish is Advance and Commit in one, for the hot path: it counts the first n bytes of Spare as written and lets the reader
+// see everything so far. n beyond the room is a misuse, and publishes what there is room for.
+func (w *Builder) Publish(n int) {
+	if uint(n) > uint(w.limit-w.n) || w.done {
+		w.publishSlow(n)
+		return
+	}
+	w.n += int32(n)
+	w.b.h.marker.Store(w.n)
+}
+
+func (w *Builder) publishSlow(n int) {
+	w.Advance(n)
+	w.Commit()
+}
+
 // Finish commits and says that nothing more will come. It returns the length in bytes, and may be called again.
 func (w *Builder) Finish() int {
 	if !w.done {

@@ -10,21 +10,32 @@ import (
 // bytesHead is the tag of a stream element and the length of a byte array.
 const bytesHead = 1 + 4
 
+// TryWriteBytes is WriteBytes for the commonest case, and costs one call: the record fits into the open buffer of sub with a
+// byte to spare. Else it returns false and does nothing, and the caller goes on with WriteBytes.
+func (w *RecordWriter[O]) TryWriteBytes(sub int, value []byte) bool {
+	if uint(sub) >= uint(len(w.open)) {
+		return false
+	}
+	const head = lengthSize + bytesHead
+	b := &w.open[sub]
+	p := b.Spare()
+	if len(p)-head <= len(value) {
+		return false
+	}
+	n := uint64(len(value))
+	// Length of the record, tag, and length of the value but for its last byte.
+	binary.BigEndian.PutUint64(p, (n+bytesHead)<<32|tagRecord<<24|n>>8)
+	p[8] = byte(n)
+	copy(p[head:], value)
+	b.Publish(head + len(value))
+	return true
+}
+
 // WriteBytes writes a stream record without timestamp whose value is an array of bytes, as Flink's serializer of byte[]
 // writes it: tag, length, bytes. Errors are those of WriteRecord.
 func (w *RecordWriter[O]) WriteBytes(sub int, value []byte) error {
-	if uint(sub) < uint(len(w.open)) {
-		b := &w.open[sub]
-		const head = lengthSize + bytesHead
-		if p := b.Spare(); len(p)-head > len(value) {
-			binary.BigEndian.PutUint32(p, uint32(bytesHead+len(value)))
-			p[lengthSize] = tagRecord
-			binary.BigEndian.PutUint32(p[lengthSize+1:], uint32(len(value)))
-			copy(p[head:], value)
-			b.Advance(head + len(value))
-			b.Commit()
-			return nil
-		}
+	if w.TryWriteBytes(sub, value) {
+		return nil
 	}
 	if len(value) > MaxRecordLength-bytesHead {
 		return fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(value), MaxRecordLength-bytesHead)
