@@ -104,6 +104,7 @@ func TestALN11RecoveredBeforeNew(t *testing.T) {
 		t.Error("not consumed")
 	}
 	// New data, and a barrier that arrives late for the checkpoint that was stopped meanwhile: nothing is stored for it.
+	check(t, rec.CheckpointStarted(1, &event.Barrier{ID: 7}))
 	h.data(1, "new", 1)
 	h.gate.Deliver(credit.Arrival{Channel: 1, Seq: 1, Buf: serialized(barrierItem(1, 7, kind("un")).Event)})
 	h.gate.Deliver(credit.Arrival{Channel: 1, Seq: 2, Buf: dataBuf(5)})

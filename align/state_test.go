@@ -96,6 +96,12 @@ func TestStateLayout(t *testing.T) {
 					t.Errorf("handle %d: %v %d, want %v %d", i, tc.h.Offsets, tc.h.Size, tc.at, tc.size)
 				}
 			}
+			// It is read in the order of writing, whoever wrote what.
+			c := &collect{size: 8, got: map[string][]byte{}}
+			check(t, ReadChannelState(&DirStore{}, []StateHandle{in1[0], in[1], in[0]}, c))
+			if want := []string{"0/0.0", "0/0.1", "1/0.0", "0/0.0"}; !slices.Equal(c.order, want) {
+				t.Errorf("read in the order %v, want %v", c.order, want)
+			}
 			if r0.Bytes() != 24 || r1.Bytes() != 5 {
 				t.Errorf("bytes persisted: %d, %d", r0.Bytes(), r1.Bytes())
 			}
@@ -390,7 +396,17 @@ func TestPromises(t *testing.T) {
 	// A promise that is still open when the subtask goes is dropped, and may be kept late.
 	check(t, s0.Start(3, unalignedOptions), s0.PromiseOutput(3, ch), s0.AddOutput(3, other, dataBuf(1)))
 	s0.Close()
-	check(t, s0.KeepOutput(3, ch, dataBuf(9)))
+	pool, err := segment.NewPool(segment.Config{SegmentSize: 4096, Segments: 1})
+	check(t, err)
+	local, err := pool.NewLocal(segment.LocalConfig{Required: 1, Max: 1})
+	check(t, err)
+	late, ok := local.Take()
+	if !ok {
+		t.Fatal("no segment")
+	}
+	check(t, s0.KeepOutput(3, ch, late))
+	local.Close()
+	check(t, pool.Close()) // it went back
 	s1.Close()
 	check(t, end())
 }

@@ -328,3 +328,39 @@ func TestSpillFile(t *testing.T) {
 		t.Errorf("no directory: %v", err)
 	}
 }
+
+// TestNestedReplays: what is stored during a replay comes before the rest of it, twice over, and is counted meanwhile.
+func TestNestedReplays(t *testing.T) {
+	for _, bounded := range []bool{true, false} {
+		var out []string
+		in, err := NewStoring(StoringConfig{Limit: -1, PageSize: 100, Dirs: []string{t.TempDir()}, Bounded: bounded,
+			Clock: func() Now { return Now{} }, Gate: &listGate{channels: 4, items: parseItems(t,
+				"B 0 1, B 1 1, B 2 1, B 0 2, B 1 2, B 0 3, b 0 1, C 1 3, b 1 2, C 2 2, b 2 3, B 3 1, b 3 4")}})
+		check(t, err, in.Register(oldTask{out: &out}))
+		s := in.(*Storing)
+		most := int64(0)
+		for {
+			it, st, err := in.Poll()
+			if check(t, err); st == credit.End {
+				break
+			}
+			out = append(out, fmt.Sprintf("b%d", it.Buf.Bytes()[0]))
+			it.Buf.Release()
+			most = max(most, s.queued)
+			if s.queued < 0 {
+				t.Fatalf("%d bytes queued", s.queued)
+			}
+		}
+		for i := range out {
+			out[i], _, _ = strings.Cut(out[i], "[")
+		}
+		want := "TRIGGER(1) ABORT(2,CheckpointDeclineOnCancellationBarrierException) ABORT(3,CheckpointDeclineOnCancellationBarrierException) b1 b2 b3 b4"
+		if got := strings.Join(out, " "); got != want {
+			t.Errorf("\nwant %s\ngot  %s", want, got)
+		}
+		if s.queued != 0 || bounded && most != 400+800 {
+			t.Errorf("queued %d, at most %d", s.queued, most)
+		}
+		check(t, in.Close())
+	}
+}
