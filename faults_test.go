@@ -345,3 +345,25 @@ func TestSameNameTwice(t *testing.T) {
 	_, err := a.NewOutput(OutputConfig{Name: "x"})
 	names(t, err, `"x"`, "already registered")
 }
+
+// A server that soon says that a partition is not there is asked again until the input's wait is over.
+func TestPartitionAppearsLate(t *testing.T) {
+	ctx := limited(t)
+	a, b := open(t, Config{Listen: "127.0.0.1:0", RequestTimeout: 10 * time.Millisecond}), open(t, Config{})
+	in := newInput(t, b, InputConfig{Sources: []Source{{Addr: a.Addr().String(), Name: "late"}}})
+	got := inBackground(func() error {
+		e, err := in.Next(ctx)
+		if err == nil && string(e.Value) != "hello" {
+			err = errors.New("other record")
+		}
+		return err
+	})
+	time.Sleep(400 * time.Millisecond) // long enough for several refusals; the test holds also if there was none
+	out := newOutput(t, a, OutputConfig{Name: "late", FlushEach: true})
+	if err := out.Write(ctx, nil, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := got(); err != nil {
+		t.Error(err)
+	}
+}

@@ -126,9 +126,8 @@ func (n *Node) start() (err error) {
 			return err
 		}
 		n.client = credit.NewClient(n.loop, credit.ClientOptions{
-			Pool:            n.receive,
-			Decoder:         credit.DecoderConfig{Profile: n.cfg.Flink, MaxBuffer: n.cfg.SegmentSize},
-			ListenerTimeout: n.cfg.RequestTimeout,
+			Pool:    n.receive,
+			Decoder: credit.DecoderConfig{Profile: n.cfg.Flink, MaxBuffer: n.cfg.SegmentSize},
 		})
 		n.registry = credit.NewRegistry(credit.RegistryConfig{
 			Timeout: n.cfg.RequestTimeout,

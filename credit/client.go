@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/weirflow/weir/netio"
@@ -19,11 +20,9 @@ type ClientOptions struct {
 	Decoder DecoderConfig
 	// ConnectTimeout bounds one attempt to connect; 0 means 10 s.
 	ConnectTimeout time.Duration
-	// RetryEvery is the pause between attempts; 0 means 50 ms.
+	// RetryEvery is the pause between attempts to connect, and before a partition that was not found is asked for again; 0
+	// means 50 ms.
 	RetryEvery time.Duration
-	// ListenerTimeout is how long servers wait for a partition to appear before they say that it is not there; 0 means 10 s,
-	// Flink's default.
-	ListenerTimeout time.Duration
 }
 
 func (o ClientOptions) withDefaults() ClientOptions {
@@ -34,7 +33,6 @@ func (o ClientOptions) withDefaults() ClientOptions {
 	}
 	def(&o.ConnectTimeout, 10*time.Second)
 	def(&o.RetryEvery, 50*time.Millisecond)
-	def(&o.ListenerTimeout, 10*time.Second)
 	return o
 }
 
@@ -79,11 +77,11 @@ func (c *Client) Open(network, addr string, ch *RemoteChannel, wait time.Duratio
 		conn.dial()
 	}
 	conn.wait = max(conn.wait, wait)
+	conn.deadline = later(conn.deadline, c.loop.Now().Add(wait))
 	if conn.core != nil {
 		conn.request(ch)
 		return
 	}
-	conn.deadline = later(conn.deadline, c.loop.Now().Add(wait))
 	conn.waiting = append(conn.waiting, ch)
 }
 
@@ -148,7 +146,7 @@ type clientConn struct {
 	client        *Client
 	key           string
 	network, addr string
-	deadline      time.Time // for connecting
+	deadline      time.Time // for connecting, and for partitions to be there
 	wait          time.Duration
 	waiting       []*RemoteChannel // until connected
 	core          *ClientCore
@@ -234,15 +232,16 @@ func (h *clientConn) OnOpen(c *netio.Conn) {
 	opt := &h.client.opt
 	h.conn = c
 	h.core = NewClientCore(ClientConfig{
-		Peer:            h.addr,
-		Out:             c,
-		Pool:            opt.Pool,
-		Policy:          opt.Policy,
-		Decoder:         opt.Decoder,
-		ListenerTimeout: opt.ListenerTimeout.Milliseconds(),
-		// A request is repeated while what the server waited adds up to less than twice this.
-		MaxBackoff: max(h.wait, opt.ListenerTimeout).Milliseconds()/2 + 1,
-		Empty:      h.empty,
+		Peer:    h.addr,
+		Out:     c,
+		Pool:    opt.Pool,
+		Policy:  opt.Policy,
+		Decoder: opt.Decoder,
+		// The clock decides when it is enough, in notFound, and not the count of requests: how long a server waits, it
+		// does not say.
+		ListenerTimeout: 1, MaxBackoff: math.MaxInt64 / 4,
+		NotFound: h.notFound,
+		Empty:    h.empty,
 	})
 	for _, ch := range h.waiting {
 		h.request(ch)
@@ -256,6 +255,20 @@ func (h *clientConn) request(ch *RemoteChannel) {
 		ch.fail(ch.error(err))
 		ch.port.Publish()
 	}
+}
+
+// notFound asks again in a while for a partition that is not there, or gives up.
+func (h *clientConn) notFound(ch *RemoteChannel) {
+	c := h.client
+	if c.loop.Now().After(h.deadline) {
+		h.core.ProducerState(ch, ProducerUnknown)
+		return
+	}
+	c.loop.After(c.opt.RetryEvery, func() {
+		if !h.dead() && !c.closed {
+			h.core.Retrigger(ch)
+		}
+	})
 }
 
 // empty is called when the last channel was released. The close request that was queued goes out first.

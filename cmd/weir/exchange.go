@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +34,14 @@ func (f *exchangeFlags) add(fs *pflag.FlagSet) {
 
 // config checks what both ends need.
 func (f *exchangeFlags) config() (cfg weir.Config, id weir.PartitionID, err error) {
+	for _, n := range []struct {
+		flag  string
+		value int64
+	}{{"memory", f.memory}, {"segment-size", f.segment}, {"max-record", f.maxRecord}} {
+		if n.value < 1 || n.value > math.MaxInt {
+			return cfg, id, fmt.Errorf("--%s %d: want a number of bytes", n.flag, n.value)
+		}
+	}
 	cfg = weir.Config{Memory: f.memory, SegmentSize: int(f.segment), MaxRecord: int(f.maxRecord)}
 	switch f.flink {
 	case "2.3":

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -14,7 +15,8 @@ func main() {
 	err := newRoot().ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "weir:", err)
+		// The library's errors begin with its name, too.
+		fmt.Fprintln(os.Stderr, "weir:", strings.TrimPrefix(err.Error(), "weir: "))
 		os.Exit(1)
 	}
 }

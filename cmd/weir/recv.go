@@ -54,6 +54,9 @@ func (f *recvFlags) run(ctx context.Context, addrs []string, stdout io.Writer) (
 	if err != nil {
 		return err
 	}
+	if f.rate < 0 {
+		return fmt.Errorf("--rate %g: want a number of records per second", f.rate)
+	}
 	if f.out == "" {
 		return errors.New("want --out FILE")
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/weirflow/weir/cmd/weir/internal/framing"
 )
 
+// requestTimeout is how long a request waits for a partition: there is one, and it is there before anybody looks.
+const requestTimeout = 500 * time.Millisecond
+
 type sendFlags struct {
 	exchangeFlags
 	listen, partitionBy, key, framing string
@@ -81,6 +84,9 @@ func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdou
 	if err != nil {
 		return err
 	}
+	if f.subpartitions < 1 {
+		return fmt.Errorf("--subpartitions %d: want at least 1", f.subpartitions)
+	}
 	in := stdin
 	if path != "-" {
 		file, err := os.Open(path)
@@ -91,6 +97,7 @@ func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdou
 		in = file
 	}
 	cfg.Listen = f.listen
+	cfg.RequestTimeout = requestTimeout
 	node, err := weir.Open(cfg)
 	if err != nil {
 		return err
