@@ -97,6 +97,12 @@ func (c *WatermarkCombiners) add(id string, to combiner) error {
 	return nil
 }
 
+// Aligned tells whether the watermarks of an identifier were declared as aligned.
+func (c *WatermarkCombiners) Aligned(identifier string) bool {
+	_, ok := c.byID[identifier].(*alignedCombiner)
+	return ok
+}
+
 // Combine takes the watermark of a channel. Errors: ErrUnknownWatermark; ErrValve for one of another type than was declared,
 // or a channel that doesn't exist. Nothing has changed then.
 func (c *WatermarkCombiners) Combine(channel int, w *event.WatermarkEvent) (CombinerOutput, error) {

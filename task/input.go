@@ -1,7 +1,7 @@
 package task
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -12,54 +12,8 @@ import (
 	"github.com/weirflow/weir/serde/event"
 )
 
-// Status is what one call of Input.Next came to (Flink: DataInputStatus, with what the task is told of checkpoints).
-type Status uint8
-
-// The statuses.
-const (
-	// Nothing: nothing is here now, more may come.
-	Nothing Status = iota
-	// Element: Input.Element is a record, or another stream element that concerns the operator.
-	Element
-	// Checkpoint: the task takes Input.Notice's checkpoint now, before it calls Next again.
-	Checkpoint
-	// Aborted: the checkpoint of Input.Notice will not be taken, or not be completed.
-	Aborted
-	// EndOfRecovery: the senders of all channels have sent what they recovered.
-	EndOfRecovery
-	// EndOfData: all channels sent their end of data, and all drain. No record follows.
-	EndOfData
-	// Stopped: all channels sent their end of data, and some stop without draining. No record follows.
-	Stopped
-	// EndOfInput: every channel has ended. Further calls say so again.
-	EndOfInput
-	// Completed: all barriers of the checkpoint that Checkpoint told of are here, so what was in flight on its channels is with
-	// the sink. Only with unaligned checkpoints on.
-	Completed
-)
-
-var statusNames = [...]string{"NOTHING_AVAILABLE", "MORE_AVAILABLE", "CHECKPOINT", "CHECKPOINT_ABORTED", "END_OF_RECOVERY",
-	"END_OF_DATA", "STOPPED", "END_OF_INPUT", "CHECKPOINT_COMPLETED"}
-
-// String is Flink's name where there is one.
-func (s Status) String() string {
-	if int(s) < len(statusNames) {
-		return statusNames[s]
-	}
-	return "Status(" + strconv.Itoa(int(s)) + ")"
-}
-
-// Notice is what the task is told of a checkpoint.
-type Notice struct {
-	// Barrier is the checkpoint with the options that it has here. Its Location belongs to the notice.
-	Barrier event.Barrier
-	// Metrics are the alignment's; an unaligned checkpoint's are not Known yet.
-	Metrics align.Metrics
-	// Cause is why it was aborted.
-	Cause *align.CheckpointError
-
-	status Status
-}
+// ErrInputClosed is what an input says after Close.
+var ErrInputClosed = errors.New("task: input is closed")
 
 // InputConfig configures an Input.
 type InputConfig struct {
@@ -72,15 +26,18 @@ type InputConfig struct {
 	Timers align.Timers
 	// Sink takes the part of a record that a channel's deserializer holds when an unaligned checkpoint starts, under sequence
 	// number -1 (Flink: SEQUENCE_NUMBER_UNKNOWN), ahead of what the gate's Sink gets for the channel, in one or several
-	// buffers. It is the gate's Sink, usually. Nil: nobody does.
+	// buffers. It is the gate's Sink, usually. nil: nobody does.
 	Sink credit.InputSink
+	// State hears when a checkpoint begins and ends to gather such data; nil: nobody does.
+	State StateWriter
 	// Clock is read for events, never for records.
 	Clock func() align.Now
 	// Deserializer is the configuration of the channels' deserializers; Channel is filled in.
 	Deserializer serde.DeserializerConfig
-	// Raw hands out buffers as they are: NextBuffer takes the place of Next.
-	Raw bool
-	// Releaser takes buffers back, if the goroutine has one of the receive pool; nil: Buffer.Release.
+	// Watermarks are the generalized watermarks that may come. EventTime, with both names set, adds event time in that form.
+	Watermarks []WatermarkDeclaration
+	EventTime  struct{ Time, Idle string }
+	// Releaser takes back what NextBuffer handed out, if the goroutine has one of the receive pool; nil: Buffer.Release.
 	Releaser *segment.Releaser
 }
 
@@ -91,41 +48,78 @@ type InputConfig struct {
 // Invariant: a buffer is read to its end before the next one is polled, so that records of one channel keep their order, and
 // no record behind a barrier is handed out before the checkpoint's notice.
 type Input struct {
+	fast    *serde.Deserializer // cur, unless something else comes before its next record
 	cur     *serde.Deserializer // has a buffer that is not used up
 	last    *serde.Deserializer // its last record, handed out, lies in its buffer
-	pending []byte              // a record that WholeRecord left
 	channel int                 // of cur, and of element
 	element serde.Element
 	records uint64
 
 	gate       *credit.Gate
+	sink       credit.InputSink
 	in         *align.CheckpointedInput
+	cp         *checkpoints
 	channels   []*serde.Deserializer
 	valve      *Valve
 	out        valveOutput
 	attributes *AttributesCombiner
-	notices    []Notice
-	notice     Notice
+	combiners  *WatermarkCombiners
+	marks      CombinerOutput // the first mark of them were handed out
+	mark       int
 	told       bool // the end of the data was reported
-	cfg        InputConfig
-	raw        segment.Buffer
+	recovered  bool // the end of recovery was
+	err        error
 	held       segment.Buffer // NextBuffer's last
+	releaser   *segment.Releaser
 }
 
-// NewInput makes the input of a gate. Errors wrap align.ErrConfig.
+// NewInput makes the input of a gate. Errors wrap align.ErrConfig or ErrValve.
 func NewInput(cfg InputConfig) (*Input, error) {
-	in := &Input{gate: cfg.Gate, cfg: cfg}
-	n := cfg.Gate.Channels()
-	handler, err := align.New(align.Config{
-		Mode: cfg.Mode, Unaligned: cfg.Unaligned, Timers: cfg.Timers,
-		Inputs: []align.Input{cfg.Gate}, Counts: []int{n}, Task: (*checkpoints)(in),
-	})
+	ins, err := NewInputs(cfg, GateInput{cfg.Gate, cfg.Sink})
 	if err != nil {
 		return nil, err
 	}
-	recovery := align.NewRecoveryTracker(cfg.Gate, n)
-	in.in = align.NewCheckpointedInput(cfg.Gate, handler, 0, cfg.Clock, recovery)
-	in.channels = make([]*serde.Deserializer, n)
+	return ins[0], nil
+}
+
+// GateInput is one of several gates of a task. Gate and Sink are as in InputConfig.
+type GateInput struct {
+	Gate *credit.Gate
+	Sink credit.InputSink
+}
+
+// NewInputs makes the inputs of a task that reads several gates: one for each, with one aligner for all of them, so that a
+// checkpoint waits for the barriers of all channels of all gates. cfg.Gate and cfg.Sink do not count. Errors as from NewInput.
+func NewInputs(cfg InputConfig, gates ...GateInput) ([]*Input, error) {
+	cp := newCheckpoints(cfg.State, cfg.Unaligned)
+	ac := align.Config{Mode: cfg.Mode, Unaligned: cfg.Unaligned, Timers: cfg.Timers, Task: cp}
+	for _, g := range gates {
+		ac.Inputs, ac.Counts = append(ac.Inputs, g.Gate), append(ac.Counts, g.Gate.Channels())
+	}
+	if cfg.Clock == nil {
+		return nil, fmt.Errorf("%w: no clock", align.ErrConfig)
+	}
+	var err error
+	if cp.handler, err = align.New(ac); err != nil {
+		return nil, err
+	}
+	first := 0
+	for _, g := range gates {
+		in, err := newInput(&cfg, cp, g, first)
+		if err != nil {
+			return nil, err
+		}
+		cp.inputs = append(cp.inputs, in)
+		first += g.Gate.Channels()
+	}
+	return cp.inputs, nil
+}
+
+func newInput(cfg *InputConfig, cp *checkpoints, gi GateInput, first int) (*Input, error) {
+	g := gi.Gate
+	n := g.Channels()
+	in := &Input{gate: g, sink: gi.Sink, cp: cp, releaser: cfg.Releaser, channels: make([]*serde.Deserializer, n)}
+	in.in = align.NewCheckpointedInput(g, cp.handler, first, cfg.Clock, align.NewRecoveryTracker(g, n))
 	for ch := range in.channels {
 		d := cfg.Deserializer
 		d.Channel = strconv.Itoa(ch)
@@ -133,74 +127,125 @@ func NewInput(cfg InputConfig) (*Input, error) {
 	}
 	in.valve = NewValve(n)
 	in.attributes = NewAttributesCombiner(n)
+	in.combiners = NewWatermarkCombiners(n)
+	for _, d := range cfg.Watermarks {
+		if err := in.combiners.Declare(d); err != nil {
+			return nil, err
+		}
+	}
+	if e := cfg.EventTime; e.Time != "" && e.Idle != "" {
+		return in, in.combiners.DeclareEventTime(e.Time, e.Idle, in.valve)
+	}
 	return in, nil
 }
 
 // Element is the element that the last Next handed out, valid until the following call. A record's Value is a view.
 func (in *Input) Element() *serde.Element { return &in.element }
 
+// Watermark is the generalized watermark that the last Next handed out, valid until the following call.
+func (in *Input) Watermark() *event.WatermarkEvent { return &in.marks.Events[max(0, in.mark-1)] }
+
 // Channel is the channel that the last element came through.
 func (in *Input) Channel() int { return in.channel }
 
 // Notice is what the last Next said about a checkpoint, valid until the following call.
-func (in *Input) Notice() *Notice { return &in.notice }
+func (in *Input) Notice() *Notice { return &in.cp.notice }
 
 // Records is the number of records handed out.
 func (in *Input) Records() uint64 { return in.records }
 
 // Handler is the aligner, for its figures.
-func (in *Input) Handler() align.Handler { return in.in.Handler() }
+func (in *Input) Handler() align.Handler { return in.cp.handler }
 
-// WholeRecord is Next for the commonest case, small enough to be inlined: a record without timestamp that lies inside the
-// current buffer, and no priority event waits. It returns the bytes of the record's value. Else it returns false and does
-// nothing.
-func (in *Input) WholeRecord() (value []byte, ok bool) {
-	if in.cur == nil || in.gate.HasPriority() {
-		return nil, false
-	}
-	rec, ok := in.cur.Whole()
-	if !ok {
-		return nil, false
-	}
-	if len(rec) == 0 || rec[0] != tagRecord {
-		in.pending = rec // Next decodes it
-		return nil, false
-	}
-	in.records++
-	return rec[1:], true
+// Available reports whether Next has something to do. It takes over what arrived.
+func (in *Input) Available() bool {
+	return in.cur != nil || in.waits() || in.err != nil || in.gate.HasPriority() || in.gate.Available() ||
+		in.gate.Fill() > 0 && in.gate.Available()
 }
 
-const tagRecord = 1
+// waits reports whether something comes before the next record of the current buffer.
+func (in *Input) waits() bool {
+	return len(in.cp.notices) > 0 || in.out.HasWatermark || in.out.StatusChanged || in.mark < in.marks.N
+}
 
-// Next hands out the next thing that concerns the operator, without waiting. An error ends the task: a channel's
-// (*credit.ChannelError), a corrupt record (*serde.RecordError), a broken protocol (align).
+// WholeRecord is Next for the commonest case, and short: a record without timestamp that lies inside the
+// current buffer, and nothing else comes before it. It returns the bytes of the record's value. Else it returns false and
+// does nothing.
+func (in *Input) WholeRecord() (value []byte, ok bool) {
+	if in.fast == nil || in.gate.HasPriority() {
+		return nil, false
+	}
+	if value, ok = in.fast.WholeElement(); ok {
+		in.records++
+	}
+	return value, ok
+}
+
+// Next hands out the next thing that concerns the operator, without waiting. An error ends the task, and comes again:
+// a channel's (*credit.ChannelError, which names it; that of a corrupt record wraps a *serde.RecordError), or one of the
+// protocol between all channels (align).
 func (in *Input) Next() (Status, error) {
+	for {
+		if st, err := in.step(); st != More || err != nil {
+			return st, err
+		}
+	}
+}
+
+// step is Next, except that it returns More after each element or event which does not concern the operator.
+func (in *Input) step() (Status, error) {
 	if in.last != nil {
 		in.last.Done() // the sender's next credit
 		in.last = nil
 	}
+	st, err := Nothing, in.err
+	if err == nil {
+		st, err = in.pull(false)
+	}
+	if err != nil {
+		return in.fail(err)
+	}
+	in.fast = in.cur
+	if in.waits() {
+		in.fast = nil
+	}
+	return st, nil
+}
+
+// fail makes err final.
+func (in *Input) fail(err error) (Status, error) {
+	in.err, in.fast = err, nil
+	return Nothing, err
+}
+
+// pull does one thing, in the order in which things came: what the valve let out, notices, priority events, the current
+// buffer, the next item of the gate.
+func (in *Input) pull(raw bool) (Status, error) {
 	for {
-		if len(in.notices) > 0 {
-			return in.takeNotice(), nil
-		}
 		if st, ok := in.out.take(&in.element); ok {
 			return st, nil
 		}
-		// A record that WholeRecord left is out of the deserializer already: it comes before the checkpoint.
-		if in.pending == nil && in.gate.HasPriority() {
+		if in.mark < in.marks.N {
+			in.mark++
+			return WatermarkEvent, nil
+		}
+		if len(in.cp.notices) > 0 {
+			return in.cp.take(), nil
+		}
+		if in.gate.HasPriority() {
 			if _, err := in.in.ProcessPriority(); err != nil {
 				return Nothing, err
 			}
-			if len(in.notices) > 0 {
+			if len(in.cp.notices) > 0 {
 				continue
 			}
 		}
 		if in.cur != nil {
 			st, err := in.nextElement()
-			if st != Nothing || err != nil {
-				return st, err
+			if st == Nothing && err == nil || st == More && in.waits() {
+				continue
 			}
-			continue
+			return st, err
 		}
 		it, st, err := in.in.Poll()
 		switch {
@@ -210,15 +255,17 @@ func (in *Input) Next() (Status, error) {
 			return EndOfInput, nil
 		case st == credit.None:
 			return Nothing, nil
-		}
-		if it.Event == nil {
+		case it.Event != nil:
+			if st, err := in.event(&it); st != More || err != nil || !in.waits() {
+				return st, err
+			}
+		case raw:
+			in.held, in.channel = it.Buf, it.Channel
+			return Element, nil
+		default:
 			if err := in.begin(it.Channel, it.Buf); err != nil {
 				return Nothing, err
 			}
-			continue
-		}
-		if st := in.event(&it); st != Nothing {
-			return st, nil
 		}
 	}
 }
@@ -226,77 +273,59 @@ func (in *Input) Next() (Status, error) {
 // NextBuffer is Next for a gate whose senders frame their bytes themselves: it hands out whole buffers as they came. The
 // buffer is the input's, and valid until the following call. Watermarks are the senders' affair, too.
 func (in *Input) NextBuffer() (segment.Buffer, Status, error) {
-	if !in.held.IsZero() {
-		in.release(in.held)
-		in.held = segment.Buffer{}
+	in.releaseHeld()
+	if in.err != nil {
+		return segment.Buffer{}, Nothing, in.err
 	}
 	for {
-		if len(in.notices) > 0 {
-			return segment.Buffer{}, in.takeNotice(), nil
+		st, err := in.pull(true)
+		if err != nil {
+			st, err = in.fail(err)
+		} else if st == More {
+			continue
 		}
-		if in.gate.HasPriority() {
-			if _, err := in.in.ProcessPriority(); err != nil {
-				return segment.Buffer{}, Nothing, err
-			}
-			if len(in.notices) > 0 {
-				continue
-			}
-		}
-		it, st, err := in.in.Poll()
-		switch {
-		case err != nil:
-			return segment.Buffer{}, Nothing, err
-		case st == credit.End:
-			return segment.Buffer{}, EndOfInput, nil
-		case st == credit.None:
-			return segment.Buffer{}, Nothing, nil
-		}
-		if it.Event == nil {
-			in.held, in.channel = it.Buf, it.Channel
-			return it.Buf, Element, nil
-		}
-		if st := in.event(&it); st != Nothing {
-			return segment.Buffer{}, st, nil
-		}
+		return in.held, st, err
 	}
 }
 
-func (in *Input) release(b segment.Buffer) {
-	if r := in.cfg.Releaser; r != nil {
-		r.Release(b)
-		return
+func (in *Input) releaseHeld() {
+	b := in.held
+	in.held = segment.Buffer{}
+	switch {
+	case b.IsZero():
+	case in.releaser != nil:
+		in.releaser.Release(b)
+	default:
+		b.Release()
 	}
-	b.Release()
 }
 
 // begin gives a channel's deserializer its next buffer.
 func (in *Input) begin(ch int, b segment.Buffer) error {
+	in.channel = ch
 	d := in.channels[ch]
 	if d == nil {
 		b.Release()
-		return fmt.Errorf("%w: data on channel %d after its end", align.ErrState, ch)
+		return in.gate.ChannelError(ch, fmt.Errorf("%w: data after the channel's end", align.ErrState))
 	}
 	if err := d.SetBuffer(b); err != nil {
-		return err
+		return in.gate.ChannelError(ch, err)
 	}
-	in.cur, in.channel = d, ch
+	in.cur = d
 	return nil
 }
 
-// nextElement reads on in the current buffer. Nothing means that the caller goes on: the buffer is used up, or what was read
-// does not concern the operator.
+// nextElement reads on in the current buffer. Nothing: no element was complete. More: one was, and it does not concern the
+// operator, or what the valve made of it waits.
 func (in *Input) nextElement() (Status, error) {
-	rec, res := in.pending, serde.Intermediate
-	if rec == nil {
-		var err error
-		if rec, res, err = in.cur.Next(); err != nil {
-			return Nothing, err
-		}
+	d := in.cur
+	rec, res, err := d.Next()
+	if err != nil {
+		return Nothing, in.gate.ChannelError(in.channel, err)
 	}
-	in.pending = nil
 	if res.Consumed() {
 		if res == serde.Last {
-			in.last = in.cur
+			in.last = d
 		}
 		in.cur = nil
 	}
@@ -304,73 +333,125 @@ func (in *Input) nextElement() (Status, error) {
 		return Nothing, nil
 	}
 	e := &in.element
-	err := serde.DecodeElement(rec, e)
-	if err != nil {
-		return Nothing, &serde.RecordError{Channel: strconv.Itoa(in.channel), Record: in.channels[in.channel].Count() - 1, Err: err}
-	}
-	switch e.Kind {
-	case serde.Record:
-		in.records++
-		return Element, nil
-	case serde.Watermark:
-		in.out.ValveOutput, err = in.valve.InputWatermark(in.channel, e.Timestamp)
-	case serde.InternalWatermark:
-		in.out.ValveOutput, err = in.valve.InputInternalWatermark(in.channel, e.Subpartition, e.Timestamp)
-	case serde.WatermarkStatus:
-		in.out.ValveOutput, err = in.valve.InputStatus(in.channel, e.Idle)
-	case serde.RecordAttributes:
-		var changed bool
-		if e.Backlog, changed, err = in.attributes.Input(in.channel, e.Backlog); changed {
+	if err = serde.DecodeElement(rec, e); err == nil {
+		switch e.Kind {
+		case serde.Record:
+			in.records++
+			return Element, nil
+		case serde.Watermark:
+			in.out.ValveOutput, err = in.valve.InputWatermark(in.channel, e.Timestamp)
+		case serde.InternalWatermark:
+			in.out.ValveOutput, err = in.valve.InputInternalWatermark(in.channel, e.Subpartition, e.Timestamp)
+		case serde.WatermarkStatus:
+			in.out.ValveOutput, err = in.valve.InputStatus(in.channel, e.Idle)
+		case serde.RecordAttributes:
+			var changed bool
+			if e.Backlog, changed, err = in.attributes.Input(in.channel, e.Backlog); changed {
+				return Element, nil
+			}
+		default:
 			return Element, nil
 		}
-	default:
-		return Element, nil
 	}
-	return Nothing, err
+	if err != nil {
+		err = &serde.RecordError{Channel: strconv.Itoa(in.channel), Record: d.Count() - 1, Err: err}
+		return Nothing, in.gate.ChannelError(in.channel, err)
+	}
+	return More, nil
 }
 
-// event reacts to what the gate handed out and the aligner has seen. Nothing means that the operator is not concerned.
-func (in *Input) event(it *credit.Item) Status {
+// event reacts to what the gate handed out and the aligner has seen. More means that the operator is not concerned.
+func (in *Input) event(it *credit.Item) (Status, error) {
 	switch it.Event.Kind {
 	case event.EndOfData:
 		if in.told {
-			return Nothing
+			break
 		}
 		switch in.in.EndOfData() {
 		case credit.Drained:
 			in.told = true
-			return EndOfData
+			return EndOfData, nil
 		case credit.Stopped:
 			in.told = true
-			return Stopped
+			return Stopped, nil
 		}
 	case event.EndOfPartition:
 		if d := in.channels[it.Channel]; d != nil {
-			d.Close()
+			d.Close() // drops what is left of a record
 			in.channels[it.Channel] = nil
 		}
 	case event.EndOfOutputChannelState:
-		if in.in.Recovered() {
-			return EndOfRecovery
+		if !in.recovered && in.in.Recovered() {
+			in.recovered = true
+			return EndOfRecovery, nil
+		}
+	case event.Watermark:
+		if err := in.watermarkEvent(it); err != nil {
+			return Nothing, in.gate.ChannelError(it.Channel, err)
 		}
 	}
-	return Nothing
+	return More, nil
 }
 
-// Timeout hands the aligner the timer of checkpoint id, which is due.
+// watermarkEvent combines a generalized watermark. The sender of an aligned one has blocked itself behind it.
+func (in *Input) watermarkEvent(it *credit.Item) error {
+	w := &it.Event.Watermark
+	out, err := in.combiners.Combine(it.Channel, w)
+	if err != nil {
+		return err
+	}
+	if w.Aligned != in.combiners.Aligned(w.Identifier) {
+		return fmt.Errorf("%w: watermark %q is aligned: %t, other than declared", ErrValve, w.Identifier, w.Aligned)
+	}
+	if w.Aligned {
+		if err := in.gate.Block(it.Channel); err != nil {
+			return err
+		}
+	}
+	if out.Resume {
+		if err := in.gate.ResumeAll(); err != nil {
+			return err
+		}
+	}
+	in.channel = it.Channel
+	in.marks, in.mark = out, 0
+	return nil
+}
+
+// ProcessPriority handles the priority events that wait, before any data. Next does it, too; this is for an input that is not
+// to be read at the moment.
+func (in *Input) ProcessPriority() error {
+	if in.err != nil || !in.gate.HasPriority() {
+		return in.err
+	}
+	if _, err := in.in.ProcessPriority(); err != nil {
+		_, err = in.fail(err)
+		return err
+	}
+	return nil
+}
+
+// Timeout hands the aligner the timer of checkpoint id, which is due. Not within a call of Next.
 func (in *Input) Timeout(id int64) error { return in.in.Timeout(id) }
 
-// Inject gives the input a barrier that the coordinator sends to it directly. See align.Inject.
-func (in *Input) Inject(b *event.Barrier) error { return align.Inject(b, (*checkpoints)(in), in.in) }
-
-// Close gives back all buffers that the input holds. The gate is not closed.
-func (in *Input) Close() {
-	in.in.Close()
-	if !in.held.IsZero() {
-		in.release(in.held)
-		in.held = segment.Buffer{}
+// Inject gives the task's inputs a barrier that the coordinator sends to it directly. See align.Inject.
+func (in *Input) Inject(b *event.Barrier) error {
+	ins := make([]*align.CheckpointedInput, len(in.cp.inputs))
+	for i, other := range in.cp.inputs {
+		ins[i] = other.in
 	}
-	in.cur, in.last, in.pending = nil, nil, nil
+	return align.Inject(b, in.cp, ins...)
+}
+
+// Close gives back all buffers that the input holds, in the middle of a record, too, and ends the checkpoints of the task's
+// other inputs. The gate is not closed. It may be called twice.
+func (in *Input) Close() {
+	if in.err != ErrInputClosed {
+		in.in.Close()
+	}
+	in.err = ErrInputClosed
+	in.releaseHeld()
+	in.fast, in.cur, in.last = nil, nil, nil
 	for ch, d := range in.channels {
 		if d != nil {
 			d.Close()
@@ -378,77 +459,3 @@ func (in *Input) Close() {
 		}
 	}
 }
-
-func (in *Input) takeNotice() Status {
-	in.notice = in.notices[0]
-	n := copy(in.notices, in.notices[1:])
-	in.notices[n] = Notice{}
-	in.notices = in.notices[:n]
-	return in.notice.status
-}
-
-// checkpoints is the Input as the aligner sees its task.
-type checkpoints Input
-
-// Init is part of align.Task: it hands over what the deserializers hold. (StreamTaskNetworkInput#prepareSnapshot)
-func (c *checkpoints) Init(b *event.Barrier) error {
-	if c.cfg.Sink == nil || !b.Options.IsUnaligned() {
-		return nil
-	}
-	for ch, d := range c.channels {
-		if d == nil {
-			continue
-		}
-		if err := c.handOver(b.ID, ch, d); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *checkpoints) handOver(id int64, ch int, d *serde.Deserializer) error {
-	rest, err := d.Unconsumed()
-	if err != nil {
-		return err
-	}
-	defer rest.Close()
-	for {
-		b, ok, err := rest.Next()
-		if !ok || err != nil {
-			return err
-		}
-		if b.Len() > 0 {
-			c.cfg.Sink.InputData(id, ch, unknownSeq, b)
-		}
-		b.Release()
-	}
-}
-
-const unknownSeq = -1
-
-// Trigger is part of align.Task.
-func (c *checkpoints) Trigger(b *event.Barrier, m align.Metrics) error {
-	n := Notice{Barrier: *b, Metrics: m, status: Checkpoint}
-	n.Barrier.Options.Location = bytes.Clone(b.Options.Location)
-	c.notices = append(c.notices, n)
-	return nil
-}
-
-// Abort is part of align.Task.
-func (c *checkpoints) Abort(id int64, cause *align.CheckpointError) error {
-	c.notices = append(c.notices, Notice{Barrier: event.Barrier{ID: id}, Cause: cause, status: Aborted})
-	return nil
-}
-
-// Measured is part of align.Task.
-func (c *checkpoints) Measured(int64, align.Metrics) {}
-
-// Complete is part of align.Task.
-func (c *checkpoints) Complete(id int64) {
-	if c.cfg.Unaligned != align.UnalignedOff {
-		c.notices = append(c.notices, Notice{Barrier: event.Barrier{ID: id}, status: Completed})
-	}
-}
-
-// Incomplete is part of align.Task.
-func (c *checkpoints) Incomplete(int64, *align.CheckpointError) {}
