@@ -85,6 +85,10 @@ $(GOLANGCI):
 	GOBIN=$(abspath bin/tools) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv bin/tools/golangci-lint $@
 
+.PHONY: bench-peers
+bench-peers: build ## weir beside hand-written sockets, interleaved; ARGS="-rounds 5 bulk"
+	@cd bench/peers && go run . $(ARGS)
+
 .PHONY: bench
 bench: ## benchmarks, names for benchstat; BENCH=regexp PKG=./ringbuf COUNT=10 (compare with benchstat -col /impl)
 	@$(call each,go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) -timeout 60m $(PKG))
