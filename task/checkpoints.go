@@ -20,7 +20,10 @@ type StateWriter interface {
 	Abort(id int64, cause error, forget bool) error
 }
 
-var _ StateWriter = (*align.StateWriter)(nil)
+var (
+	_ StateWriter = (*align.StateWriter)(nil)
+	_ align.Task  = (*checkpoints)(nil)
+)
 
 // checkpoints is a task as its aligner sees it: it turns what the aligner says into notices, which the inputs hand out
 // before anything that came later. All inputs of a task share one.
