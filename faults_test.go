@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirflow/weir/credit"
+	"github.com/weirflow/weir/segment"
 	"github.com/weirflow/weir/serde"
 )
 
@@ -226,6 +227,12 @@ func TestTooLittleMemory(t *testing.T) {
 	enough := open(t, Config{Memory: MemoryNeeded(Config{}, []OutputConfig{{Name: "y", Subpartitions: 100}}, []InputConfig{in}), Listen: "127.0.0.1:0"})
 	newOutput(t, enough, OutputConfig{Name: "y", Subpartitions: 100})
 	newInput(t, enough, in)
+	// An input alone opens with exactly its price.
+	cfg := Config{Memory: MemoryNeeded(Config{}, nil, []InputConfig{in})}
+	newInput(t, open(t, cfg), in)
+	cfg.Memory -= segment.DefaultSize
+	_, err = open(t, cfg).NewInput(in)
+	names(t, err, "MemoryNeeded")
 }
 
 func TestRecordAboveTheLimit(t *testing.T) {

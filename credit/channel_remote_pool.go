@@ -41,19 +41,20 @@ type ReceivePoolConfig struct {
 // NewReceivePool makes the pool of a loop. Its segments are taken out of pool at once. The error is a
 // *segment.TooFewError if it does not have them.
 func NewReceivePool(pool *segment.Pool, cfg ReceivePoolConfig) (*ReceivePool, error) {
-	p := &ReceivePool{slots: make([]*RemoteChannel, 1), capacity: cfg.Segments, name: cfg.Name}
+	n := max(cfg.Segments, 1) // a local pool has at least one
+	p := &ReceivePool{slots: make([]*RemoteChannel, 1), capacity: n, name: cfg.Name}
 	local, err := pool.NewLocal(segment.LocalConfig{
-		Name: cfg.Name, Purpose: segment.Receive, Required: max(cfg.Segments, 1), OnReturn: p.onReturn, Wake: cfg.Wake})
+		Name: cfg.Name, Purpose: segment.Receive, Required: n, OnReturn: p.onReturn, Wake: cfg.Wake})
 	if err != nil {
 		return nil, err
 	}
 	p.local = local
 	// What is guaranteed may still be lent to other pools. Credit must stand for segments that are here.
-	bufs := make([]segment.Buffer, 0, cfg.Segments)
-	for len(bufs) < cfg.Segments {
+	bufs := make([]segment.Buffer, 0, n)
+	for len(bufs) < n {
 		b, ok := local.Take()
 		if !ok {
-			err = &segment.TooFewError{Name: cfg.Name, Wanted: cfg.Segments, Available: len(bufs), Total: pool.Segments(),
+			err = &segment.TooFewError{Name: cfg.Name, Wanted: n, Available: len(bufs), Total: pool.Segments(),
 				SegmentSize: pool.SegmentSize(), Setting: "segment.Config.Segments"}
 			break
 		}

@@ -25,7 +25,7 @@ var layers = map[string][]string{
 var mayUseSockets = []string{"credit/server.go", "credit/client.go"}
 
 // tops may import everything, and no layer may import them.
-var tops = []string{"bench", "fuzz", "cmd", "examples", "internal/conform"}
+var tops = []string{"bench", "fuzz", "cmd", "examples", "test", "internal/conform"}
 
 func isTop(dir string) bool {
 	return slices.ContainsFunc(tops, func(top string) bool { return dir == top || strings.HasPrefix(dir, top+"/") })
