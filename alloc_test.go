@@ -1,4 +1,4 @@
-//go:build !race
+//go:build !race && !weirportable && !nounsafe && !weirdebug
 
 package weir
 
@@ -8,6 +8,8 @@ import (
 
 	"github.com/weirflow/weir/internal/alloctest"
 )
+
+// What the portable driver, builds without unsafe and debug builds allocate is their affair.
 
 // The whole path in steady state, both ends in this process: write, send, receive, read, give credit back. Neither a record nor
 // a buffer costs an allocation. What is allowed is what the runtime does by itself in so long a time.

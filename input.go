@@ -222,9 +222,12 @@ func (n *Node) NewInput(cfg InputConfig) (*Input, error) {
 	return in, nil
 }
 
+// began is the origin of the clock that measures alignments, which must not jump with the wall clock.
+var began = time.Now()
+
 func clock() align.Now {
 	now := time.Now()
-	return align.Now{Millis: now.UnixMilli(), Nanos: now.UnixNano()}
+	return align.Now{Millis: now.UnixMilli(), Nanos: int64(now.Sub(began))}
 }
 
 // provide waits until the receive pool has n segments more: what other pools hold beyond their guarantee comes back soon.
