@@ -18,6 +18,7 @@ COUNT    ?= 1
 BENCHTIME ?= 1s
 FUZZTIME ?= 30s
 SEEDS    ?= 200
+KILLS    ?= 200
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/tools/golangci-lint-$(GOLANGCI_VERSION)
@@ -32,7 +33,7 @@ need = if [ ! -e '$(1)' ]; then echo "make $@: there is no $(1) yet ($(2))" >&2;
 help: ## list the targets
 	@echo 'Targets of weir:'
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
-	@echo 'Variables: PKG=./ringbuf RUN=TestName INPUT=path ARGS="..." BENCH=regexp COUNT=n BENCHTIME=1s FUZZTIME=30s SEEDS=n'
+	@echo 'Variables: PKG=./ringbuf RUN=TestName INPUT=path ARGS="..." BENCH=regexp COUNT=n BENCHTIME=1s FUZZTIME=30s SEEDS=n KILLS=n'
 
 .PHONY: build
 build: ## build bin/weir
@@ -105,10 +106,11 @@ sim: ## the deterministic simulator over SEEDS seeds
 	SEEDS=$(SEEDS) go test -count 1 -timeout 30m ./fuzz/sim/... $(ARGS)
 
 .PHONY: stress
-stress: ## the stress tests under race, at 1, 2, 4 and 16 processors
+stress: ## the stress tests under race, at 1, 2, 4 and 16 processors; KILLS ends of exchanges killed; SEED=n repeats
 	@found=0; for p in $$(go list $(PKG)); do if go test -list Stress "$$p" | grep -q '^Test'; then found=1; \
 	  go test -race -run Stress -count $(COUNT) -cpu 1,2,4,16 -timeout 30m "$$p"; fi; done; \
-	if [ $$found = 0 ]; then echo "make stress: there are no stress tests in $(PKG) yet" >&2; exit 2; fi
+	if [ $$found = 0 ]; then echo "make stress: there are no stress tests in $(PKG)" >&2; exit 2; fi
+	KILLS=$(KILLS) SEED=$(SEED) go test -race -run TestKill -count 1 -v -timeout 30m ./test/stress
 
 .PHONY: interop
 interop: build ## exchange with a real Flink, each way
