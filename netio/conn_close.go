@@ -72,7 +72,7 @@ const lingerStep = 2 * time.Millisecond
 // finish is CloseAfterFlush's timer, and called when everything is written.
 func (c *Conn) finish() {
 	switch {
-	case c.out.bytes > 0:
+	case c.out.bytes > 0 || c.shutting():
 		if c.l.clock() >= c.limitAt {
 			c.Close(ErrFlushTimeout)
 			return

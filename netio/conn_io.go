@@ -53,7 +53,7 @@ func (c *Conn) flush() {
 	case c.shutWrite && !c.wasShut:
 		c.wasShut = true
 		c.shutdownWrite()
-		if c.ended && !c.closed {
+		if c.ended && !c.closed && !c.shutting() {
 			c.Close(nil)
 		}
 	}
@@ -72,15 +72,16 @@ func (c *Conn) flush() {
 	}
 }
 
+// shutting tells whether the end of stream is being sent (portable).
+func (c *Conn) shutting() bool { return c.p != nil && c.p.shutting }
+
 // shutdownWrite sends the end of stream.
 func (c *Conn) shutdownWrite() {
-	var err error
 	if c.p != nil {
-		err = c.p.shutdownWrite()
-	} else {
-		err = c.sysShutdown()
+		c.p.shutdownWrite()
+		return
 	}
-	if err != nil {
+	if err := c.sysShutdown(); err != nil {
 		c.writeFailed(c.opError("shutdown", err))
 	}
 }
@@ -123,7 +124,7 @@ func (c *Conn) endOfStream() {
 	case c.writeErr != nil:
 		c.Close(c.writeErr)
 	case c.finishing:
-		if c.out.bytes == 0 {
+		if c.out.bytes == 0 && !c.shutting() {
 			c.Close(nil)
 			return
 		}
@@ -133,7 +134,7 @@ func (c *Conn) endOfStream() {
 		if c.closed {
 			return
 		}
-		if c.wasShut {
+		if c.wasShut && !c.shutting() {
 			c.Close(nil)
 			return
 		}

@@ -13,6 +13,11 @@ import (
 // "unix". h gets its first calls in one of the loop's next turns. Any goroutine that does not hold the token, so not for
 // handlers: they use DialFunc.
 func (l *Loop) Dial(ctx context.Context, network, addr string, h Handler) (*Conn, error) {
+	return l.dial(ctx, network, addr, nil, h)
+}
+
+// dial connects, with TLS if t is not nil.
+func (l *Loop) dial(ctx context.Context, network, addr string, t *TLS, h Handler) (*Conn, error) {
 	if l.Closed() {
 		return nil, ErrClosed
 	}
@@ -27,6 +32,12 @@ func (l *Loop) Dial(ctx context.Context, network, addr string, h Handler) (*Conn
 	nc, err := d.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, l.dialError(limit, err)
+	}
+	if t != nil {
+		setOptions(nc, l.cfg.Socket)
+		if nc, err = t.client(ctx, nc, addr); err != nil {
+			return nil, l.dialError(limit, err)
+		}
 	}
 	return l.Adopt(nc, h)
 }
@@ -49,6 +60,10 @@ func (l *Loop) dialError(ctx context.Context, err error) error {
 // DialFunc is Dial for those that must not wait: done is called in one of the loop's turns, also if the loop is closed
 // meanwhile. It reports false, and done is not called, if the loop is closed already. Any goroutine.
 func (l *Loop) DialFunc(ctx context.Context, network, addr string, h Handler, done func(*Conn, error)) bool {
+	return l.dialFunc(ctx, network, addr, nil, h, done)
+}
+
+func (l *Loop) dialFunc(ctx context.Context, network, addr string, t *TLS, h Handler, done func(*Conn, error)) bool {
 	l.inbox.mu.Lock()
 	defer l.inbox.mu.Unlock()
 	if l.Closed() {
@@ -58,7 +73,7 @@ func (l *Loop) DialFunc(ctx context.Context, network, addr string, h Handler, do
 	l.dials.Add(1)
 	go func() {
 		defer l.workers.Done()
-		c, err := l.Dial(ctx, network, addr, h)
+		c, err := l.dial(ctx, network, addr, t, h)
 		l.inbox.put(call(func() {
 			l.dials.Add(-1)
 			done(c, err)

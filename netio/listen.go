@@ -12,6 +12,11 @@ import (
 // At the limit of descriptors the listener reports an *AcceptError, at most once a second, and accepts again when some are
 // free; clients wait meanwhile. It is closed by CloseListener or with the loop.
 func (l *Loop) Listen(network, addr string, accept func(*Conn) Handler) (net.Addr, error) {
+	return l.listen(network, addr, nil, accept)
+}
+
+// listen opens a listener, with TLS if t is not nil.
+func (l *Loop) listen(network, addr string, t *TLS, accept func(*Conn) Handler) (net.Addr, error) {
 	if l.Closed() {
 		return nil, ErrClosed
 	}
@@ -22,12 +27,14 @@ func (l *Loop) Listen(network, addr string, accept func(*Conn) Handler) (net.Add
 		return nil, err
 	}
 	a := &listener{l: l, addr: nl.Addr(), accept: accept}
-	if err := a.sysInit(nl); err != nil {
+	if t != nil {
+		a.tls = newTLSAcceptor(a, nl, *t)
+	} else if err := a.sysInit(nl); err != nil {
 		_ = nl.Close()
 		return nil, err
 	}
 	if !l.inbox.put(a) {
-		a.sysClose()
+		a.shut()
 		return nil, ErrClosed
 	}
 	l.nudge()
@@ -56,6 +63,7 @@ type listener struct {
 	once   bool // was registered
 	open   bool // and is
 	sys    sysListener
+	tls    *tlsAcceptor // instead of sys
 }
 
 // attend registers a new listener, and later looks at what its goroutine has brought (portable).
@@ -68,11 +76,15 @@ func (a *listener) attend() {
 	}
 	a.once = true
 	if a.l.closing.Load() {
-		a.sysClose()
+		a.shut()
 		return
 	}
 	a.open = true
 	a.l.listeners = append(a.l.listeners, a)
+	if a.tls != nil {
+		a.tls.start()
+		return
+	}
 	if err := a.sysAttach(); err != nil {
 		a.l.report(&AcceptError{Addr: a.addr.String(), Err: err})
 		a.close()
@@ -92,6 +104,15 @@ func (a *listener) close() {
 			a.l.listeners = list[:len(list)-1]
 			break
 		}
+	}
+	a.shut()
+}
+
+// shut ends accepting.
+func (a *listener) shut() {
+	if a.tls != nil {
+		a.tls.close()
+		return
 	}
 	a.sysClose()
 }

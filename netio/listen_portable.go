@@ -73,7 +73,7 @@ func (a *listener) acceptor() {
 func (a *listener) sysAttend() {
 	select {
 	case nc := <-a.sys.arrived:
-		a.serve(nc)
+		a.servePortable(nc)
 	default:
 	}
 	select {
@@ -90,19 +90,5 @@ func (a *listener) sysClose() {
 	case nc := <-a.sys.arrived:
 		_ = nc.Close()
 	default:
-	}
-}
-
-// serve registers an accepted connection and asks for its handler.
-func (a *listener) serve(nc net.Conn) {
-	l := a.l
-	c := l.newConn(a.addr.Network(), nc.LocalAddr(), nc.RemoteAddr(), nil)
-	c.p = newPortable(c, nc)
-	setOptions(nc, l.cfg.Socket)
-	c.index = len(l.conns)
-	l.conns = append(l.conns, c)
-	a.accepted(c)
-	if !c.closed {
-		c.p.start() // not before the handler is known
 	}
 }

@@ -180,7 +180,10 @@ type Stats struct {
 	Wakeups    uint64 // wake-ups through the loop's own descriptor
 	Lowats     uint64 // changes of SO_RCVLOWAT
 	Accepted   uint64
-	Conns      int // open connections
+	// TLS handshakes of listeners: those that are through, those that failed, and connections still at it.
+	Handshakes, HandshakesFailed uint64
+	HalfOpen                     int
+	Conns                        int // open connections
 }
 
 // NewLoop makes a loop and starts its standby (or dedicated) goroutine. Close ends it.
@@ -236,6 +239,11 @@ func (l *Loop) Stats() Stats {
 	s := l.stats
 	s.Turns = l.turns.Load()
 	s.Conns = len(l.conns)
+	for _, a := range l.listeners {
+		if a.tls != nil {
+			s.HalfOpen += len(a.tls.slots)
+		}
+	}
 	return s
 }
 

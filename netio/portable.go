@@ -27,6 +27,7 @@ type portable struct {
 
 	// The loop's, until it has handed the batch over; then the writer's.
 	batch    [][]byte
+	shutting bool // instead of a batch: end the stream
 	wrote    int
 	writeErr error
 	work     chan struct{}
@@ -82,7 +83,11 @@ func (p *portable) writer() {
 	for {
 		select {
 		case <-p.work:
-			p.wrote, p.writeErr = p.writeBatch()
+			if p.shutting {
+				p.wrote, p.writeErr = 0, p.closeWrite()
+			} else {
+				p.wrote, p.writeErr = p.writeBatch()
+			}
 			p.tell(attnWritten)
 			continue
 		case <-p.stop:
@@ -90,7 +95,7 @@ func (p *portable) writer() {
 		break
 	}
 	p.readers.Wait()
-	_ = p.nc.Close() // may take a while: TLS says goodbye
+	closeLimited(p.nc) // may take a while: TLS says goodbye
 	p.tell(attnGone)
 }
 
@@ -162,7 +167,8 @@ func (p *portable) write() {
 func (p *portable) attend(flags uint32) {
 	c := p.c
 	if flags&attnWritten != 0 {
-		p.busy = false
+		shut := p.shutting
+		p.busy, p.shutting = false, false
 		c.blocked = false
 		clear(p.batch)
 		if p.wrote > 0 {
@@ -172,6 +178,9 @@ func (p *portable) attend(flags uint32) {
 		}
 		if p.writeErr != nil {
 			c.writeFailed(c.opError("write", p.writeErr))
+		}
+		if shut && c.ended && !c.finishing {
+			c.Close(nil)
 		}
 		c.WantFlush()
 	}
@@ -211,8 +220,13 @@ func (p *portable) resume() {
 // close ends both goroutines; the last thing they do is attnGone.
 func (p *portable) close() {
 	if !p.started {
-		_ = p.nc.Close()
-		p.c.gone()
+		// Not in this turn, as TLS says goodbye.
+		p.c.l.workers.Add(1)
+		go func() {
+			defer p.c.l.workers.Done()
+			closeLimited(p.nc)
+			p.tell(attnGone)
+		}()
 		return
 	}
 	// A deadline in the past ends the calls that are under way but lets TLS say goodbye after.
@@ -222,8 +236,15 @@ func (p *portable) close() {
 	close(p.stop)
 }
 
-// shutdownWrite sends the end of stream, if the connection has such a thing.
-func (p *portable) shutdownWrite() error {
+// shutdownWrite has the writer, which has nothing else to do, send the end of stream: TLS may have to wait for room.
+func (p *portable) shutdownWrite() {
+	p.busy, p.shutting = true, true
+	p.c.blocked = true
+	p.work <- struct{}{}
+}
+
+// closeWrite sends the end of stream, if the connection has such a thing.
+func (p *portable) closeWrite() error {
 	if cw, ok := p.nc.(interface{ CloseWrite() error }); ok {
 		if err := cw.CloseWrite(); err != nil && !os.IsTimeout(err) {
 			return err
