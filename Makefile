@@ -9,7 +9,7 @@ export GOFLAGS ?= -buildvcs=false
 PKG      ?= ./...
 # Modules that every target covers; with PKG=... only the root, or what MODULES=cmd/weir says. bench/peers stands apart: its
 # dependencies are the programs that weir is compared with.
-MODULES  ?= $(if $(filter ./...,$(PKG)),. cmd/weir,.)
+MODULES  ?= $(if $(filter ./...,$(PKG)),. cmd/weir interop/flink,.)
 RUN      ?=
 INPUT    ?=
 ARGS     ?=
@@ -113,9 +113,8 @@ stress: ## the stress tests under race, at 1, 2, 4 and 16 processors; KILLS ends
 	KILLS=$(KILLS) SEED=$(SEED) go test -race -run TestKill -count 1 -v -timeout 30m ./test/stress
 
 .PHONY: interop
-interop: build ## exchange with a real Flink, each way
-	@$(call need,interop/run,the exchange with Flink)
-	interop/run $(ARGS)
+interop: ## exchange with a real Flink, each way: takes Java 17 and Maven; ARGS="-flink 2.3.0 -channels 8"
+	interop/flink/run $(ARGS)
 
 .PHONY: mutants
 mutants: ## small breakages, each of which must turn its named tests red

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirflow/weir"
+)
+
+// cell is one exchange.
+type cell struct {
+	version  string
+	sends    bool // weir does
+	channels int
+}
+
+func (c cell) String() string {
+	if c.sends {
+		return fmt.Sprintf("weir → Flink %s, %d channels", c.version, c.channels)
+	}
+	return fmt.Sprintf("Flink %s → weir, %d channels", c.version, c.channels)
+}
+
+// rounds is the number of rounds for a number of channels: enough records, in not too much time.
+func rounds(channels int) int { return max(60, 12_000/channels) }
+
+func main() {
+	versions := flag.String("flink", "2.3.0,1.20.5", "releases of Flink")
+	directions := flag.String("weir", "sends,receives", "what weir does")
+	channels := flag.String("channels", "1,8,500", "numbers of channels")
+	seed := flag.Int64("seed", 1, "what the records are made from")
+	limit := flag.Duration("timeout", 2*time.Minute, "how long a cell may take")
+	flag.Parse()
+	var cells []cell
+	for _, v := range strings.Split(*versions, ",") {
+		for _, d := range strings.Split(*directions, ",") {
+			for _, n := range strings.Split(*channels, ",") {
+				k, err := strconv.Atoi(n)
+				if err != nil || k < 1 || d != "sends" && d != "receives" {
+					fmt.Fprintf(os.Stderr, "interop: weir %q with %q channels: want sends or receives, and a number\n", d, n)
+					os.Exit(2)
+				}
+				cells = append(cells, cell{version: v, sends: d == "sends", channels: k})
+			}
+		}
+	}
+	os.Exit(runAll(cells, *seed, *limit))
+}
+
+func runAll(cells []cell, seed int64, limit time.Duration) (code int) {
+	var p *peer
+	defer func() {
+		if p != nil {
+			p.stop()
+		}
+	}()
+	fmt.Println("| Flink | weir | channels | records | MB | CRC-32C of all | watermarks | aligned | turned | unaligned | MB in flight | s | |")
+	fmt.Println("|---|---|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|---|")
+	passed := 0
+	for _, c := range cells {
+		if p != nil && p.version != c.version {
+			p.stop()
+			p = nil
+		}
+		var err error
+		if p == nil {
+			p, err = startPeer(c.version)
+		}
+		began := time.Now()
+		var res result
+		if err == nil {
+			res, err = run(p, c, seed, limit)
+		}
+		verdict := "passed"
+		if err != nil {
+			verdict = "**failed**"
+			fmt.Fprintf(os.Stderr, "interop: %s: %v\n", c, err)
+			if p != nil { // who knows what it is doing
+				p.stop()
+				p = nil
+			}
+		} else {
+			passed++
+		}
+		does := "receives"
+		if c.sends {
+			does = "sends"
+		}
+		fmt.Printf("| %s | %s | %d | %d | %.1f | %08x | %d | %d | %d | %d | %.1f | %.1f | %s |\n", c.version, does, c.channels, res.records,
+			float64(res.bytes)/1e6, res.sum, res.watermarks, res.aligned, res.turned, res.unaligned, float64(res.inFlight)/1e6,
+			time.Since(began).Seconds(), verdict)
+	}
+	fmt.Printf("\n%d passed, %d failed\n", passed, len(cells)-passed)
+	if passed < len(cells) || passed == 0 {
+		return 1
+	}
+	return 0
+}
+
+// run runs a cell.
+func run(p *peer, c cell, seed int64, limit time.Duration) (res result, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	release := weir.Flink23
+	if strings.HasPrefix(c.version, "1.") {
+		release = weir.Flink120
+	}
+	s := newScript(seed, c.channels, rounds(c.channels), !c.sends)
+	f := receiveCell
+	if c.sends {
+		f = sendCell
+	}
+	sent, got, err := f(ctx, p, release, s)
+	if err != nil {
+		return res, err
+	}
+	return compare(s, sent, got)
+}
