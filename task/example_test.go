@@ -1,8 +1,15 @@
 package task_test
 
 import (
+	"context"
+	"encoding/binary"
 	"fmt"
 
+	"github.com/weirflow/weir/align"
+	"github.com/weirflow/weir/credit"
+	"github.com/weirflow/weir/segment"
+	"github.com/weirflow/weir/serde"
+	"github.com/weirflow/weir/serde/event"
 	"github.com/weirflow/weir/task"
 )
 
@@ -51,4 +58,104 @@ func ExampleMailbox() {
 	// record 0
 	// record 1
 	// record 2
+}
+
+// What a gate brought, as an operator sees it: records, and the notice of a checkpoint once its barriers are here.
+func ExampleInput() {
+	gate := credit.NewGate(credit.GateConfig{Channels: 2, Upstream: nobody{}})
+	in, err := task.NewInput(task.InputConfig{Gate: gate, Clock: func() align.Now { return align.Now{} }})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer in.Close()
+	record := func(ch int32, text string) {
+		e := serde.AppendElement(nil, &serde.Element{Kind: serde.Record, Value: []byte(text)})
+		p := append(binary.BigEndian.AppendUint32(nil, uint32(len(e))), e...)
+		gate.Deliver(credit.Arrival{Channel: ch, Buf: segment.Wrap(p, segment.DataBuffer)})
+	}
+	barrier := func(ch int32) {
+		e := event.Event{Kind: event.CheckpointBarrier, Barrier: event.Barrier{ID: 1, Options: event.Options{Alignment: event.Aligned, Timeout: event.NoTimeout}}}
+		gate.Deliver(credit.Arrival{Channel: ch, Seq: 1, Buf: segment.Wrap(event.Append(nil, &e), event.DataTypeOf(&e, false))})
+	}
+	record(0, "before")
+	barrier(0)
+	record(1, "also before")
+	barrier(1)
+	for {
+		switch st, err := in.Next(); {
+		case err != nil:
+			fmt.Println(err)
+			return
+		case st == task.Element:
+			fmt.Printf("channel %d: %s\n", in.Channel(), in.Element().Value)
+		case st == task.Checkpoint:
+			fmt.Println("checkpoint", in.Notice().Barrier.ID)
+		case st == task.Nothing:
+			return
+		}
+	}
+	// Output:
+	// channel 0: before
+	// channel 1: also before
+	// checkpoint 1
+}
+
+// nobody is the senders' side of a gate that is fed by hand.
+type nobody struct{}
+
+func (nobody) Resume(int) error              { return nil }
+func (nobody) AckAll(int)                    {}
+func (nobody) ReleaseChannel(int)            {}
+func (nobody) AnnounceBufferSize(int, int32) {}
+
+// An operator that reads its second input to the end before the first one, a hash join's build side, say.
+func ExampleSelector() {
+	build := task.Selection(0b10)
+	s, err := task.NewSelector(task.SelectorConfig{Inputs: 2, Next: func() task.Selection { return build }})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	s.Next()
+	fmt.Println("read input", s.Select(1))
+	build = 0b01 // the operator has seen the end of the build side
+	st, err := s.Update(task.EndOfData, 1)
+	fmt.Println(st, err)
+	fmt.Println("read input", s.Select(1))
+	// Output:
+	// read input 1
+	// MORE_AVAILABLE <nil>
+	// read input 0
+}
+
+// A loop runs mails between two actions, and ends with its input.
+func ExampleLoop() {
+	box := task.NewMailbox(16, nil)
+	left := 2
+	loop, err := task.NewLoop(task.LoopConfig{
+		Mailbox: box,
+		Process: func() (task.Status, error) {
+			if left == 0 {
+				return task.EndOfInput, nil
+			}
+			fmt.Println("record", left)
+			left--
+			return task.More, nil
+		},
+		Available: func() bool { return true },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := box.Post(task.Mail{Name: "timer", Do: func() error { fmt.Println("timer"); return nil }}); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(loop.Run(context.Background()), loop.Ended())
+	// Output:
+	// timer
+	// record 2
+	// record 1
+	// <nil> true
 }

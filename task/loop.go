@@ -54,6 +54,7 @@ type Loop struct {
 	finished  atomic.Bool
 	ready     func() bool
 	waitFor   func() bool
+	suspend   Mail
 }
 
 // NewLoop makes a loop. The error wraps align.ErrConfig: a part is missing.
@@ -74,6 +75,7 @@ func NewLoop(cfg LoopConfig) (*Loop, error) {
 	}
 	l := &Loop{cfg: cfg}
 	l.ready = func() bool { return cfg.Mailbox.HasMail() || l.waitFor() }
+	l.suspend = Mail{Name: "suspend", Do: func() error { l.suspended = true; return nil }}
 	return l, nil
 }
 
@@ -142,7 +144,7 @@ func (l *Loop) sleep(ctx context.Context, ready func() bool, account *time.Durat
 
 // Suspend makes Run return before its next action. Any goroutine. Errors as from Mailbox.PostUrgent.
 func (l *Loop) Suspend() error {
-	return l.cfg.Mailbox.PostUrgent(Mail{Name: "suspend", Do: func() error { l.suspended = true; return nil }})
+	return l.cfg.Mailbox.PostUrgent(l.suspend)
 }
 
 // Ended reports whether the input has ended. The loop's goroutine.

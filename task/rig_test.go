@@ -198,7 +198,9 @@ var (
 	countedOptions   = event.Options{Alignment: event.AtLeastOnce, Timeout: event.NoTimeout}
 )
 
-func timedOptions(ms int64) event.Options { return event.Options{Alignment: event.Aligned, Timeout: ms} }
+func timedOptions(ms int64) event.Options {
+	return event.Options{Alignment: event.Aligned, Timeout: ms}
+}
 
 // framed is elements as records of a stream.
 func framed(es ...serde.Element) (p []byte) {
