@@ -404,3 +404,35 @@ func TestAcks(t *testing.T) {
 		t.Errorf("settled %v, lost %v", q.w.Settled(), q.w.Lost())
 	}
 }
+
+// TestReleaseWakes: a writer that waits hears that its consumer has gone though no memory comes home by it.
+func TestReleaseWakes(t *testing.T) {
+	for name, end := range map[string]func(l *senderLoop){
+		"cancel":  func(l *senderLoop) { _ = l.core.OnCancelPartitionRequest(senderChannel(0)) },
+		"failure": func(l *senderLoop) { l.part.Fail(errors.New("boom")) },
+		"ack":     func(l *senderLoop) { _ = l.core.OnAckAllUserRecordsProcessed(senderChannel(0)) },
+	} {
+		l := newSenderLoop(t, PartitionConfig{Exclusive: 2, Subpartitions: 2}, 4, 64)
+		l.request(0, 0)
+		l.start()
+		asked := make(chan struct{}, 1)
+		go func() {
+			<-asked
+			l.post(func() { end(l) })
+		}()
+		calls := 0
+		ctx, cancel := context.WithTimeout(t.Context(), hang)
+		err := l.w.Wait(ctx, 0, func() bool {
+			if calls++; calls == 2 { // the writer is about to sleep
+				asked <- struct{}{}
+			}
+			return l.w.shared.subs[0].acked.Load()
+		})
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) || (err == nil) != (name == "ack") {
+			t.Errorf("%s: %v", name, err)
+		}
+		l.join()
+		l.close()
+	}
+}

@@ -16,7 +16,6 @@ type Reader struct {
 	sched   *Scheduler
 	credit  int32 // data messages that may be sent
 	initial int32 // credit of the request
-	known   bool  // in the server core's table
 	// failureSent: the receiver was told that the producer failed; once is enough.
 	failureSent bool
 

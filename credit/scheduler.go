@@ -44,9 +44,9 @@ func (s *Scheduler) Stats() SchedulerStats { return s.stats }
 func (s *Scheduler) Len() int { return s.length }
 
 // notify puts a reader in the line if it may have something to send, or else tells its receiver of a backlog if it could
-// not learn of it otherwise. Readers that the server core does not know any more are not heard.
+// not learn of it otherwise. (A reader that the server core has released is not heard: its view has no listener any more.)
 func (s *Scheduler) notify(r *Reader) {
-	if r.queued || !r.known || s.stopped {
+	if r.queued || s.stopped {
 		return
 	}
 	ok, backlog := r.available()

@@ -105,7 +105,6 @@ func (c *ServerCore) open(r *Reader, p *Partition, subpartitions SubpartitionRan
 	if old := c.readers[r.id]; old != nil { // Flink forgets it without a word; it would never be released
 		c.release(old)
 	}
-	r.known = true
 	c.readers[r.id] = r
 	c.sched.notify(r)
 	return nil
@@ -235,7 +234,6 @@ func (c *ServerCore) Disconnected() {
 
 // release takes a reader out of everything.
 func (c *ServerCore) release(r *Reader) {
-	r.known = false
 	c.sched.dequeue(r)
 	if c.readers[r.id] == r {
 		delete(c.readers, r.id)

@@ -280,3 +280,83 @@ func TestAccessors(t *testing.T) {
 		}
 	}
 }
+
+// TestNotifications: when the listener hears of something, and when not.
+func TestNotifications(t *testing.T) {
+	r := newSenderRig(t, PartitionConfig{Exclusive: 2}, 16, 64)
+	defer r.close()
+	s := r.part.Subpartition(0)
+	l := &countingListener{}
+	v, err := r.part.CreateView(One(0), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := func(what string, data, priority int) {
+		t.Helper()
+		for r.part.Poll() {
+		}
+		if l.data != data || l.priority != priority {
+			t.Errorf("%s: %d data and %d priority notifications, want %d and %d", what, l.data, l.priority, data, priority)
+		}
+		*l = countingListener{}
+	}
+	drain := func() {
+		for p, ok := v.Poll(); ok; p, ok = v.Poll() {
+			p.Buf.Release()
+		}
+	}
+	w := r.buffer(0, []byte("a"), false)
+	heard("an unfinished buffer", 0, 0)
+	r.w.Flush(0)
+	heard("its flush", 1, 0)
+	r.w.Flush(0)
+	heard("a second flush", 0, 0)
+	drain()
+	r.w.Flush(0)
+	heard("a flush of nothing", 0, 0)
+	finish(w)
+	r.w.AddEvent(0, alignedBarrier(1))
+	heard("an event behind a buffer", 1, 0)
+	drain()
+	if !s.Blocked() {
+		t.Fatal("not blocked")
+	}
+	w = r.buffer(0, []byte("b"), false)
+	r.w.Flush(0)
+	heard("a flush while blocked", 0, 0)
+	r.w.AddEvent(0, unalignedBarrier(2))
+	r.w.AddEvent(0, unalignedBarrier(3))
+	heard("two priority events while blocked", 0, 1)
+	finish(w)
+	if err := v.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	heard("resume", 0, 0)
+	r.w.Finish(0)
+	heard("the end", 1, 0)
+	v.Release()
+	r.w.Close()
+	heard("nothing after the release of the view", 0, 0)
+}
+
+// TestLateAdds: a subpartition that is finished or released takes nothing, whoever adds it, and keeps nothing.
+func TestLateAdds(t *testing.T) {
+	r := newSenderRig(t, PartitionConfig{Exclusive: 2}, 16, 64)
+	s := r.part.Subpartition(0)
+	add := func() bool {
+		b, _ := r.w.Take(0)
+		return s.add(segment.ReadAll(b.Resized(1)), 0)
+	}
+	if !s.finish() || add() || s.finish() {
+		t.Error("something was added after the end")
+	}
+	s.flush()
+	if s.Queued() != 1 || !s.flushRequested {
+		t.Errorf("%d elements, flush requested %v", s.Queued(), s.flushRequested)
+	}
+	s.release(ErrReleased)
+	if _, ok := s.poll(); ok || s.flushRequested || add() {
+		t.Error("a released subpartition goes on")
+	}
+	r.close() // finds what did not come home
+}
