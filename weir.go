@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,6 +46,14 @@ type Config struct {
 	MaxRecord int
 	// Socket holds the options of connections.
 	Socket netio.SocketOptions
+	// TLS secures every connection, at both ends: a peer without is refused, as is one whose certificate is not trusted. It is
+	// cloned. Authentication is mutual: it needs a certificate of this node's, and how to verify that of a peer, be it
+	// RootCAs or ClientCAs (one is used for the other if that is nil), or a callback, as PinnedTLS has. Nil: no TLS.
+	TLS *tls.Config
+	// HandshakeTimeout bounds a TLS handshake; 0 means 10 s. HalfOpen bounds how many accepted connections may be in theirs;
+	// 0 means 128.
+	HandshakeTimeout time.Duration
+	HalfOpen         int
 	// Logger gets errors that concern no input or output. Nil: nobody does.
 	Logger *slog.Logger
 }
@@ -120,6 +129,10 @@ func (n *Node) start() (err error) {
 	if err != nil {
 		return err
 	}
+	server, client, err := n.cfg.tls()
+	if err != nil {
+		return err
+	}
 	return n.do(func() error {
 		n.receive, err = credit.NewReceivePool(n.pool, credit.ReceivePoolConfig{Name: "inputs", Wake: n.loop.Wake})
 		if err != nil {
@@ -128,6 +141,7 @@ func (n *Node) start() (err error) {
 		n.client = credit.NewClient(n.loop, credit.ClientOptions{
 			Pool:    n.receive,
 			Decoder: credit.DecoderConfig{Profile: n.cfg.Flink, MaxBuffer: n.cfg.SegmentSize},
+			TLS:     client,
 		})
 		n.registry = credit.NewRegistry(credit.RegistryConfig{
 			Timeout: n.cfg.RequestTimeout,
@@ -137,7 +151,7 @@ func (n *Node) start() (err error) {
 			return nil
 		}
 		n.server = credit.NewServer(n.loop, n.registry, credit.ServerOptions{
-			Profile: n.cfg.Flink, OnLost: n.consumerLost,
+			Profile: n.cfg.Flink, OnLost: n.consumerLost, OnError: n.refused, TLS: server,
 		})
 		n.addr, err = n.server.Listen("tcp", n.cfg.Listen)
 		return err
@@ -197,6 +211,13 @@ func (n *Node) consumerLost(id PartitionID, sub int, err error) {
 		if o, ok := c.(*Output); ok && *o.cfg.ID == id {
 			o.consumerLost(sub, err)
 		}
+	}
+}
+
+// refused logs what ended a consumer's connection, as no output may be concerned. On the loop.
+func (n *Node) refused(err error) {
+	if n.cfg.Logger != nil {
+		n.cfg.Logger.Warn("weir: connection refused", "error", err)
 	}
 }
 

@@ -23,6 +23,8 @@ type ClientOptions struct {
 	// RetryEvery is the pause between attempts to connect, and before a partition that was not found is asked for again; 0
 	// means 50 ms.
 	RetryEvery time.Duration
+	// TLS secures every connection; nil: none does, and a server that speaks TLS is an error.
+	TLS *netio.TLS
 }
 
 func (o ClientOptions) withDefaults() ClientOptions {
@@ -154,6 +156,7 @@ type clientConn struct {
 	failed        bool
 	lastDial      error
 	tries         int
+	known         bool // the server speaks what it is to
 }
 
 var _ netio.OpenHandler = (*clientConn)(nil)
@@ -169,12 +172,18 @@ func (h *clientConn) dial() {
 	limit := min(max(left, c.opt.RetryEvery), c.opt.ConnectTimeout)
 	h.tries++
 	ctx, cancel := context.WithTimeout(c.ctx, limit)
-	ok := c.loop.DialFunc(ctx, h.network, h.addr, h, func(_ *netio.Conn, err error) {
+	done := func(_ *netio.Conn, err error) {
 		cancel()
 		if err != nil {
 			h.dialFailed(err)
 		}
-	})
+	}
+	var ok bool
+	if t := c.opt.TLS; t != nil {
+		ok = c.loop.DialTLSFunc(ctx, h.network, h.addr, *t, h, done)
+	} else {
+		ok = c.loop.DialFunc(ctx, h.network, h.addr, h, done)
+	}
 	if !ok {
 		cancel()
 		h.fail(netio.ErrClosed)
@@ -187,6 +196,10 @@ func (h *clientConn) dialFailed(err error) {
 		return
 	}
 	h.lastDial = err
+	if hs := (*netio.HandshakeError)(nil); errors.As(err, &hs) && hs.Final() {
+		h.fail(err) // a certificate does not get better
+		return
+	}
 	if h.client.loop.Now().Add(h.client.opt.RetryEvery).Before(h.deadline) {
 		h.client.loop.After(h.client.opt.RetryEvery, h.dial)
 		return
@@ -282,6 +295,11 @@ func (h *clientConn) empty(closing bool) {
 
 // OnRead feeds the core; the gates see what came once all of it is decoded.
 func (h *clientConn) OnRead(c *netio.Conn, p []byte) error {
+	if !h.known {
+		if h.known = true; h.client.opt.TLS == nil && netio.LooksLikeTLS(p) {
+			return &ConnError{Peer: h.addr, Err: fmt.Errorf("%w: the server wants TLS, and this client has none", ErrTLS)}
+		}
+	}
 	err := h.core.Feed(p)
 	c.SetCredit(h.core.CreditOutstanding())
 	return err

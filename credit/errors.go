@@ -18,6 +18,8 @@ var (
 	ErrProducerFailed = errors.New("producer failed")
 	// ErrReleased: the channel, view or partition was released.
 	ErrReleased = errors.New("released")
+	// ErrTLS: one end of a connection speaks TLS, and the other one does not.
+	ErrTLS = errors.New("TLS at one end only")
 )
 
 // ChannelError is an error that ends one channel; the others on its connection go on.

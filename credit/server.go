@@ -2,6 +2,7 @@ package credit
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -18,6 +19,10 @@ type ServerOptions struct {
 	// OnLost is told of each consumer whose connection ended before it had said that it processed everything; err names its
 	// address. May be nil.
 	OnLost func(partition PartitionID, subpartition int, err error)
+	// OnError is told of each connection that is closed for what its client sent; err names the client's address. May be nil.
+	OnError func(err error)
+	// TLS secures every connection; nil: none is, and a client that speaks TLS is refused.
+	TLS *netio.TLS
 }
 
 // Server serves the partitions of a registry on the connections that it accepts (NettyServer). It belongs to its loop: all
@@ -44,7 +49,7 @@ func NewServer(loop *netio.Loop, registry *Registry, opt ServerOptions) *Server 
 // Listen accepts connections at addr: network "tcp" and "HOST:PORT", port 0 for a free one, or "unix" and a path. It returns
 // the address that it listens at.
 func (s *Server) Listen(network, addr string) (net.Addr, error) {
-	return s.loop.Listen(network, addr, func(c *netio.Conn) netio.Handler {
+	accept := func(c *netio.Conn) netio.Handler {
 		if s.closed {
 			return nil
 		}
@@ -52,7 +57,11 @@ func (s *Server) Listen(network, addr string) (net.Addr, error) {
 		h.core = NewServerCore(s.registry, h)
 		s.conns[h] = struct{}{}
 		return h
-	})
+	}
+	if t := s.opt.TLS; t != nil {
+		return s.loop.ListenTLS(network, addr, *t, accept)
+	}
+	return s.loop.Listen(network, addr, accept)
 }
 
 // Connections is the number of open connections.
@@ -86,10 +95,18 @@ type serverConn struct {
 	decoder *ServerDecoder
 	core    *ServerCore
 	failed  bool
+	known   bool // the client speaks what it is to
 }
 
 // OnRead does what the client asks for.
 func (h *serverConn) OnRead(c *netio.Conn, p []byte) error {
+	if !h.known {
+		if h.known = true; h.server.opt.TLS == nil && netio.LooksLikeTLS(p) {
+			// The answer is no TLS, from which the client learns the same.
+			h.fail(fmt.Errorf("%w: the client wants TLS, and this server has none", ErrTLS))
+			return nil
+		}
+	}
 	err := h.decoder.Feed(p, h.core)
 	switch {
 	case err == nil:
@@ -107,7 +124,11 @@ func (h *serverConn) OnRead(c *netio.Conn, p []byte) error {
 // fail tells the client and closes.
 func (h *serverConn) fail(err error) {
 	h.failed = true
-	h.core.Fail(&ConnError{Peer: h.conn.RemoteAddr().String(), Err: err})
+	err = &ConnError{Peer: h.conn.RemoteAddr().String(), Err: err}
+	if f := h.server.opt.OnError; f != nil {
+		f(err)
+	}
+	h.core.Fail(err)
 	h.conn.CloseAfterFlush(h.server.opt.Grace)
 }
 
