@@ -228,6 +228,9 @@ func TestPriorityWhileBlocked(t *testing.T) {
 			r.one(segment.PrioritizedEvent, 1, 0, "")
 		} else {
 			r.none()
+			if _, ok := r.part.Subpartition(0).poll(); ok {
+				t.Error("1.20 gave a priority event while blocked")
+			}
 			r.feed(AppendResumeConsumption(nil, senderChannel(0)))
 			r.one(segment.PrioritizedEvent, 1, 0, "")
 		}
