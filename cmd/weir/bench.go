@@ -28,18 +28,21 @@ func newBench() []*cobra.Command {
 	run.Flags().BoolVar(&json, "json", false, "end with one line of JSON")
 
 	var scenario, side, addr string
+	var channels int
 	role := &cobra.Command{
 		Use:    "bench-role",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return bench.Role(cmd.Context(), cmd.OutOrStdout(), scenario, side, addr, bench.Options{Window: toDuration(seconds), Profile: profile})
+			return bench.Role(cmd.Context(), cmd.OutOrStdout(), scenario, side, addr,
+				bench.Options{Window: toDuration(seconds), Profile: profile, Channels: channels})
 		},
 	}
 	role.Flags().StringVar(&scenario, "scenario", "", "")
 	role.Flags().StringVar(&side, "side", "", "")
 	role.Flags().StringVar(&profile, "profile", "", "")
 	role.Flags().StringVar(&addr, "addr", "", "")
+	role.Flags().IntVar(&channels, "channels", 0, "")
 	role.Flags().Float64Var(&seconds, "seconds", 3, "")
 	return []*cobra.Command{run, role}
 }

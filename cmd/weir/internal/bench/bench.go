@@ -13,20 +13,34 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirflow/weir"
 	"github.com/weirflow/weir/internal/measure"
 )
 
-// Scenario is one kind of work.
+// scenario is one kind of work.
 type scenario struct {
 	name, does string
 	unit       string // of the rate
 	send       func(ctx context.Context, r *role) error
 	receive    func(ctx context.Context, r *role) error
+	// config is the node's, if it is not the default one. It says why in options.
+	config  func(side string, channels int) weir.Config
+	options string
+	// points are numbers of channels, each of which is measured by itself; none: the scenario has its number.
+	points []int
 }
 
 var scenarios = []scenario{
-	{"bulk", "frames of 32 KiB over one channel; the sender stamps them, the receiver sums every word", "bytes", sendBulk, receiveBulk},
-	{"records", "records of 100 bytes over 8 channels, written and read one by one", "records", sendRecords, receiveRecords},
+	{name: "bulk", does: "frames of 32 KiB over one channel; the sender stamps them, the receiver sums every word",
+		unit: "bytes", send: sendBulk, receive: receiveBulk},
+	{name: "records", does: "records of 100 bytes over 8 channels, written and read one by one",
+		unit: "records", send: sendRecords, receive: receiveRecords},
+	{name: "channels", does: "frames of 4 KiB, in turn over 10 to 10 000 channels on one connection: what a frame costs",
+		unit: "bytes", send: sendChannels, receive: receiveChannels,
+		config: channelsConfig, options: "segments of 4 KiB, memory by MemoryNeeded", points: []int{10, 64, 100, 1000, 10_000}},
+	{name: "fan", does: "frames of 32 KiB over 64 channels on one connection, a writer and a reader for each: one reader stops",
+		unit: "bytes", send: sendFan, receive: receiveFan,
+		config: fanConfig, options: "16 buffers an output, memory by MemoryNeeded"},
 }
 
 // Names lists the scenarios with what they do.
@@ -54,6 +68,8 @@ type Options struct {
 	JSON   bool          // end with one line of JSON
 	// Profile is the folder for a CPU profile of each process, of its window; empty: none.
 	Profile string
+	// Channels is the number of channels, for a role of a scenario that is measured with several.
+	Channels int
 }
 
 // Result is a scenario's figures, those of both processes together where they can be added.
@@ -78,46 +94,81 @@ type Result struct {
 	Memory   int64   `json:"pool_bytes"`
 	Window   float64 `json:"seconds"`
 	Options  string  `json:"options"`
+	// Points are those of scenario channels, CostRatio the cost of a frame at the last one over that at 64 channels.
+	Points    []Point `json:"points,omitempty"`
+	CostRatio float64 `json:"cost_ratio,omitempty"`
+	// Kept is the rate of the channels that are read, while one is not, over the rate before; SlowestOfMean that of the
+	// slowest of them over their mean. Of scenario fan.
+	Kept          float64 `json:"kept,omitempty"`
+	SlowestOfMean float64 `json:"slowest_of_mean,omitempty"`
 }
 
-// Run runs a scenario as two processes and prints what came of it.
+// Point is what a frame costs with a number of channels.
+type Point struct {
+	Channels int     `json:"channels"`
+	Cost     float64 `json:"cpu_us_per_frame"` // of both processes
+	Rate     float64 `json:"rate"`
+	Allocs   float64 `json:"allocs_per_op"`
+	Credits  float64 `json:"credits_per_grant"`
+	PerWrite float64 `json:"bytes_per_write"`
+}
+
+// Run runs a scenario as two processes, two for each of its points, and prints what came of it.
 func Run(ctx context.Context, out io.Writer, name string, opt Options) error {
 	s, err := find(name)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, opt.Window+30*time.Second)
-	defer cancel()
-	send, err := start(ctx, s.name, "send", "", opt)
-	if err != nil {
-		return err
+	var res Result
+	var points []Point
+	for _, n := range append([]int{0}, s.points...)[min(1, len(s.points)):] {
+		if res, err = pair(ctx, s, n, opt); err != nil {
+			return err
+		}
+		if n > 0 {
+			points = append(points, Point{Channels: n, Cost: res.CPUPerM, Rate: res.Rate, Allocs: res.Allocs,
+				Credits: res.Credits / res.Grants, PerWrite: res.PerWrite})
+		}
 	}
-	defer send.stop()
-	addr, err := send.address()
-	if err != nil {
-		return err
-	}
-	recv, err := start(ctx, s.name, "receive", addr, opt)
-	if err != nil {
-		return err
-	}
-	defer recv.stop()
-	r, err := recv.result()
-	if err != nil {
-		return err
-	}
-	t, err := send.result()
-	if err != nil {
-		return err
-	}
-	res, err := combine(s, r, t)
-	if err != nil {
-		return err
+	res.Points = points
+	for _, p := range points {
+		if p.Channels == 64 {
+			res.CostRatio = points[len(points)-1].Cost / p.Cost
+		}
 	}
 	if opt.JSON {
 		return json.NewEncoder(out).Encode(res)
 	}
 	return print(out, res)
+}
+
+// pair measures both sides of a scenario.
+func pair(ctx context.Context, s scenario, channels int, opt Options) (Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*opt.Window+30*time.Second)
+	defer cancel()
+	send, err := start(ctx, s.name, "send", "", channels, opt)
+	if err != nil {
+		return Result{}, err
+	}
+	defer send.stop()
+	addr, err := send.address()
+	if err != nil {
+		return Result{}, err
+	}
+	recv, err := start(ctx, s.name, "receive", addr, channels, opt)
+	if err != nil {
+		return Result{}, err
+	}
+	defer recv.stop()
+	r, err := recv.result()
+	if err != nil {
+		return Result{}, err
+	}
+	t, err := send.result()
+	if err != nil {
+		return Result{}, err
+	}
+	return combine(s, r, t)
 }
 
 func combine(s scenario, recv, send measure.Result) (Result, error) {
@@ -139,6 +190,10 @@ func combine(s scenario, recv, send measure.Result) (Result, error) {
 		Checksum: fmt.Sprintf("%016x", uint64(recv.Extra["checksum_hi"])<<32|uint64(recv.Extra["checksum_lo"])),
 		Memory:   int64(recv.Extra["pool_bytes"] + send.Extra["pool_bytes"]),
 		Options:  "defaults",
+		Kept:     recv.Extra["kept"], SlowestOfMean: recv.Extra["slowest_of_mean"],
+	}
+	if s.options != "" {
+		res.Options = s.options
 	}
 	res.CPUPerGB = 1e9 * (recv.CPUSeconds/float64(recv.Bytes) + send.CPUSeconds/float64(send.Bytes))
 	res.CPUPerM = 1e6 * (recv.CPUSeconds/float64(recv.Items) + send.CPUSeconds/float64(send.Items))
@@ -163,6 +218,17 @@ func print(out io.Writer, r Result) error {
   checksum  %s
   collector %d cycles, %.0f us of pauses
 `, r.Scenario, rate, cpu, r.Allocs, r.Options, float64(r.Memory)/(1<<20), r.Frames, r.PerRead, r.PerWrite, r.Credits, r.Grants, r.Checksum, r.GCs, r.GCPause)
+	for _, p := range r.Points {
+		_, err = fmt.Fprintf(out, "  %6d channels: %.3f CPU-us a frame, %.2f GB/s, %.5f allocations each, %.1f credits a message, %.0f bytes a write\n",
+			p.Channels, p.Cost, p.Rate/1e9, p.Allocs, p.Credits, p.PerWrite)
+	}
+	if r.CostRatio > 0 {
+		_, err = fmt.Fprintf(out, "  a frame costs %.2f times as much with %d channels as with 64\n", r.CostRatio, r.Points[len(r.Points)-1].Channels)
+	}
+	if r.Kept > 0 {
+		_, err = fmt.Fprintf(out, "  while one channel of %d is not read, the others keep %.3f of their rate; the slowest has %.3f of their mean\n",
+			fanChannels, r.Kept, r.SlowestOfMean)
+	}
 	return err
 }
 
@@ -171,12 +237,12 @@ type process struct {
 	out *bufio.Scanner
 }
 
-func start(ctx context.Context, scenario, side, addr string, opt Options) (*process, error) {
+func start(ctx context.Context, scenario, side, addr string, channels int, opt Options) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "bench-role", "--scenario", scenario, "--side", side, "--addr", addr,
+	cmd := exec.CommandContext(ctx, self, "bench-role", "--scenario", scenario, "--side", side, "--addr", addr, "--channels", strconv.Itoa(channels),
 		"--seconds", strconv.FormatFloat(opt.Window.Seconds(), 'f', -1, 64), "--profile", opt.Profile)
 	cmd.Stderr = os.Stderr
 	pipe, err := cmd.StdoutPipe()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/bits"
 	"os"
 	"path/filepath"
@@ -25,6 +26,11 @@ type role struct {
 	node    *weir.Node
 	sum     atomic.Uint64 // of all words or fields received
 	payload atomic.Uint64 // bytes of the buffers that were read
+
+	channels int
+	// opening is called before the window opens, and what it returned when the window is over; its figures are among the
+	// result's. nil: there are none.
+	opening func() (closing func() map[string]float64, err error)
 }
 
 // Role runs one side until its window is over and its parent ends it.
@@ -33,8 +39,11 @@ func Role(ctx context.Context, out io.Writer, name, side, addr string, opt Optio
 	if err != nil {
 		return err
 	}
-	r := &role{addr: addr, out: out, meter: measure.NewMeter()}
+	r := &role{addr: addr, out: out, meter: measure.NewMeter(), channels: opt.Channels}
 	cfg := weir.Config{}
+	if s.config != nil {
+		cfg = s.config(side, opt.Channels)
+	}
 	work := s.receive
 	if side == "send" {
 		cfg.Listen = "127.0.0.1:0"
@@ -44,10 +53,16 @@ func Role(ctx context.Context, out io.Writer, name, side, addr string, opt Optio
 		return err
 	}
 	defer r.node.Close()
-	failed := make(chan error, 1)
+	failed := make(chan error, 2)
 	go func() { failed <- work(ctx, r) }()
 	result := make(chan measure.Result, 1)
-	go func() { result <- r.window(side, opt) }()
+	go func() {
+		if res, err := r.window(side, opt); err != nil {
+			failed <- err
+		} else {
+			result <- res
+		}
+	}()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("%s %s: %w", name, side, err)
@@ -60,13 +75,21 @@ func Role(ctx context.Context, out io.Writer, name, side, addr string, opt Optio
 }
 
 // window measures, with the loop's and the credit's figures of the same time.
-func (r *role) window(side string, opt Options) measure.Result {
+func (r *role) window(side string, opt Options) (measure.Result, error) {
 	<-r.meter.Begun()
 	time.Sleep(measure.WarmUp)
+	closing := func() map[string]float64 { return nil }
+	if r.opening != nil {
+		var err error
+		if closing, err = r.opening(); err != nil {
+			return measure.Result{}, err
+		}
+	}
 	stop := profile(opt.Profile, side)
 	defer stop()
 	a := r.node.Stats()
 	res := r.meter.WindowNow(side, opt.Window)
+	extra := closing()
 	before := r.payload.Load()
 	b := r.node.Stats()
 	after := r.payload.Load()
@@ -85,7 +108,8 @@ func (r *role) window(side string, opt Options) measure.Result {
 		"read_early":  float64(before) - float64(b.Bytes),
 		"unread_late": float64(b.Bytes) - float64(after),
 	}
-	return res
+	maps.Copy(res.Extra, extra)
+	return res, nil
 }
 
 // profile takes a CPU profile until stop is called. What goes wrong with it is no reason to give up the figures.

@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/weirflow/weir"
+)
+
+// Small frames, so that what a frame costs is not its bytes, and so that ten thousand channels with their guaranteed buffers fit.
+const smallFrame = 4 << 10
+
+func channelsOutput(channels int) weir.OutputConfig {
+	return weir.OutputConfig{Name: "channels", Subpartitions: channels}
+}
+
+func channelsInput(addr string, channels int) weir.InputConfig {
+	return weir.InputConfig{Sources: []weir.Source{{Addr: addr, Name: "channels", Last: channels - 1}}}
+}
+
+func channelsConfig(side string, channels int) weir.Config {
+	cfg := weir.Config{SegmentSize: smallFrame}
+	if side == "send" {
+		cfg.Memory = weir.MemoryNeeded(cfg, []weir.OutputConfig{channelsOutput(channels)}, nil)
+	} else {
+		cfg.Memory = weir.MemoryNeeded(cfg, nil, []weir.InputConfig{channelsInput("", channels)})
+	}
+	return cfg
+}
+
+// sendChannels sends a frame to each channel in turn: the order in which no two frames of a channel go out together.
+func sendChannels(ctx context.Context, r *role) error {
+	out, err := r.node.NewOutput(channelsOutput(r.channels))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(r.out, "ADDR %s\n", r.node.Addr())
+	if err := out.AwaitConsumers(ctx); err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	for n := uint64(0); ; n++ {
+		for sub := range r.channels {
+			p, err := out.ClaimBuffer(ctx, sub)
+			if err != nil {
+				return err
+			}
+			le.PutUint64(p, n)
+			le.PutUint64(p[8:], uint64(sub))
+			if err := out.CommitBuffer(len(p)); err != nil {
+				return err
+			}
+			r.meter.Add(smallFrame, 1)
+		}
+	}
+}
+
+// receiveChannels checks that every channel has its frames in order, and that all are there.
+func receiveChannels(ctx context.Context, r *role) error {
+	in, err := r.node.NewInput(channelsInput(r.addr, r.channels))
+	if err != nil {
+		return err
+	}
+	next := make([]uint64, r.channels)
+	le := binary.LittleEndian
+	started := 0
+	for {
+		p, e, err := in.NextBuffer(ctx)
+		if err != nil {
+			return err
+		}
+		c := e.Channel
+		if len(p) != smallFrame || le.Uint64(p) != next[c] || le.Uint64(p[8:]) != uint64(c) {
+			return fmt.Errorf("channel %d: frame %d of channel %d with %d bytes, want frame %d", c, le.Uint64(p), le.Uint64(p[8:]), len(p), next[c])
+		}
+		if next[c]++; next[c] == 1 {
+			started++
+		}
+		r.sum.Store(r.sum.Load() + le.Uint64(p) + uint64(c))
+		r.payload.Store(r.payload.Load() + smallFrame)
+		if started == r.channels { // the window opens once all have delivered
+			r.meter.Add(smallFrame, 1)
+		}
+	}
+}
