@@ -38,7 +38,7 @@ func TestRecordsArriveOnceAndInOrder(t *testing.T) {
 		return out.Finish(ctx)
 	})
 	i := 0
-	read(t, ctx, in, func(e *Element) {
+	read(ctx, t, in, func(e *Element) {
 		if e.Kind != Record {
 			return
 		}
@@ -116,7 +116,7 @@ func TestPartitioning(t *testing.T) {
 				return out.Finish(ctx)
 			})
 			got := make([][]string, 3)
-			read(t, ctx, in, func(e *Element) {
+			read(ctx, t, in, func(e *Element) {
 				if e.Kind == Record {
 					got[e.Channel] = append(got[e.Channel], string(e.Value))
 				}
@@ -162,7 +162,7 @@ func TestCheckpointsAreConsistent(t *testing.T) {
 	}
 	in := newInput(t, b, InputConfig{Sources: sources})
 	seen, checkpoints, ends := 0, 0, 0
-	read(t, ctx, in, func(e *Element) {
+	read(ctx, t, in, func(e *Element) {
 		switch e.Kind {
 		case Record:
 			seen++
@@ -211,7 +211,7 @@ func TestAtLeastOnceLosesNothingAndHoldsNothingBack(t *testing.T) {
 		return out.Finish(ctx)
 	})
 	seen, checkpoints := 0, 0
-	read(t, ctx, in, func(e *Element) {
+	read(ctx, t, in, func(e *Element) {
 		switch e.Kind {
 		case Record:
 			seen++
@@ -279,7 +279,7 @@ func TestWatermarksAreTheLeastOfAllChannels(t *testing.T) {
 	for _, s := range step {
 		close(s)
 	}
-	read(t, ctx, in, func(*Element) {})
+	read(ctx, t, in, func(*Element) {})
 	if err := in.Close(); err != nil {
 		t.Error(err)
 	}
@@ -373,7 +373,7 @@ func TestBothProfiles(t *testing.T) {
 			return out.Finish(ctx)
 		})
 		n := 0
-		read(t, ctx, in, func(e *Element) {
+		read(ctx, t, in, func(e *Element) {
 			if e.Kind == Record {
 				n++
 			}

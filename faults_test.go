@@ -76,7 +76,7 @@ func TestSubpartitionOutOfRange(t *testing.T) {
 		return out.Finish(ctx)
 	})
 	n := 0
-	read(t, ctx, good, func(e *Element) {
+	read(ctx, t, good, func(e *Element) {
 		if e.Kind == Record {
 			n++
 		}
@@ -197,7 +197,7 @@ func TestOneOfSeveralReceiversVanishes(t *testing.T) {
 		return out.Finish(ctx)
 	})
 	got := 0
-	read(t, ctx, stay, func(e *Element) {
+	read(ctx, t, stay, func(e *Element) {
 		if e.Kind == Record {
 			got++
 		}
@@ -281,7 +281,7 @@ func TestGarbageFromAClient(t *testing.T) {
 		return out.Finish(ctx)
 	})
 	n := 0
-	read(t, ctx, in, func(*Element) { n++ })
+	read(ctx, t, in, func(*Element) { n++ })
 	if err := in.Close(); err != nil {
 		t.Error(err)
 	}

@@ -68,7 +68,7 @@ func inBackground(f func() error) (wait func() error) {
 }
 
 // read hands each element to f until the end.
-func read(t testing.TB, ctx context.Context, in *Input, f func(*Element)) {
+func read(ctx context.Context, t testing.TB, in *Input, f func(*Element)) {
 	t.Helper()
 	for {
 		e, err := in.Next(ctx)
