@@ -28,7 +28,12 @@ const (
 	receivers    = 3
 	barrierEvery = 200 * time.Millisecond
 	sleepFor     = 2500 * time.Millisecond
-	fanRate      = 12000 // lines per second of each of the second stage's writers
+	maxBytes     = 2 << 30 // of all lines together
+
+	// Lines per second of each of the second stage's writers: what its readers take easily.
+	minFanRate = 50
+	maxFanRate = 12000
+	fanBytes   = 10 << 20
 )
 
 // Run runs both stages and prints what they prove. The error says what was not proved.
@@ -44,7 +49,7 @@ func Run(ctx context.Context, out io.Writer, opt Options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	d := &demo{opt: opt, out: out, dir: dir}
+	d := &demo{opt: opt, out: out, dir: dir, fanRate: maxFanRate}
 	for s := range senders {
 		var own []string
 		for i := s; i < len(files); i += senders {
@@ -53,10 +58,18 @@ func Run(ctx context.Context, out io.Writer, opt Options) error {
 		if len(own) == 0 {
 			own = files
 		}
-		if err := gather(d.lines(s), own, opt.Lines/senders); err != nil {
+		n, size, err := gather(d.lines(s), own, opt.Lines/senders)
+		if errors.Is(err, errNoLine) { // the other half of the files may have some
+			n, size, err = gather(d.lines(s), files, opt.Lines/senders)
+		}
+		if err != nil {
 			return err
 		}
+		d.fanRate = min(d.fanRate, max(minFanRate, fanBytes/max(1, size/n)))
+		// Lines of a megabyte: fewer of them, or it would take hours.
+		d.opt.Lines = min(d.opt.Lines, max(1000, maxBytes/max(1, size/n)))
 	}
+	opt = d.opt
 	fmt.Fprintf(out, "weir demo: %d lines from %d files, 2 senders, 3 receivers, a process each\n\n", opt.Lines, len(files))
 	return errors.Join(d.keyed(ctx), d.fan(ctx))
 }
@@ -66,6 +79,8 @@ type demo struct {
 	opt Options
 	out io.Writer
 	dir string
+
+	fanRate uint64
 }
 
 func (d *demo) lines(s int) string { return filepath.Join(d.dir, "input-"+strconv.Itoa(s)) }
@@ -237,7 +252,7 @@ func printMemory(w io.Writer, ms []message) {
 // fan is the second stage: on the wire a slow channel holds back no other.
 func (d *demo) fan(ctx context.Context) error {
 	fmt.Fprintln(d.out, "Stage 2: a writer for each channel, all channels of a sender on one connection; reader 1 sleeps.")
-	tx, addrs, err := d.startSenders(ctx, "fan-send", "--rate", strconv.Itoa(fanRate))
+	tx, addrs, err := d.startSenders(ctx, "fan-send", "--rate", strconv.FormatUint(d.fanRate, 10))
 	defer func() { stopAll(tx) }()
 	if err != nil {
 		return err

@@ -49,34 +49,37 @@ func findInput(path string) ([]string, error) {
 	return files, nil
 }
 
+var errNoLine = errors.New("the input has no line")
+
 // gather copies lines of files into one file, at most limit of them, and sees to it that each ends with a line feed.
-func gather(path string, files []string, limit uint64) error {
+// It returns how many lines and bytes that were.
+func gather(path string, files []string, limit uint64) (n, size uint64, err error) {
 	f, err := os.Create(path)
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	w := bufio.NewWriterSize(f, 1<<20)
-	n := uint64(0)
 	for _, name := range files {
 		if n >= limit {
 			break
 		}
-		k, err := gatherOne(w, name, limit-n)
+		k, bytes, err := gatherOne(w, name, limit-n)
 		if err != nil {
-			return errors.Join(err, f.Close())
+			return 0, 0, errors.Join(err, f.Close())
 		}
 		n += k
+		size += bytes
 	}
 	if n == 0 {
-		return errors.Join(errors.New("the input has no line"), f.Close())
+		return 0, 0, errors.Join(errNoLine, f.Close())
 	}
-	return errors.Join(w.Flush(), f.Close())
+	return n, size, errors.Join(w.Flush(), f.Close())
 }
 
-func gatherOne(w *bufio.Writer, name string, limit uint64) (n uint64, err error) {
+func gatherOne(w *bufio.Writer, name string, limit uint64) (n, size uint64, err error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer f.Close()
 	s := framing.NewScanner(f, framing.Lines, maxLine)
@@ -86,14 +89,15 @@ func gatherOne(w *bufio.Writer, name string, limit uint64) (n uint64, err error)
 			break
 		}
 		if err != nil {
-			return n, fmt.Errorf("%s: %w", name, err)
+			return n, size, fmt.Errorf("%s: %w", name, err)
 		}
+		size += uint64(len(line))
 		_, _ = w.Write(line) // Flush says what went wrong
 		if line[len(line)-1] != '\n' {
 			_ = w.WriteByte('\n')
 		}
 	}
-	return n, nil
+	return n, size, nil
 }
 
 // lines yields the lines of a file over and over, each without copying.
@@ -121,7 +125,7 @@ func (l *lines) read() ([]byte, error) {
 	}
 	l.s.Reset(l.f)
 	if line, err = l.s.Next(); err == io.EOF {
-		err = errors.New("the input has no line")
+		err = errNoLine
 	}
 	return line, err
 }

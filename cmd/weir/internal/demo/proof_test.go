@@ -73,7 +73,7 @@ func TestLinesGoRound(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := filepath.Join(dir, "all")
-	if err := gather(all, files, 1000); err != nil {
+	if _, _, err := gather(all, files, 1000); err != nil {
 		t.Fatal(err)
 	}
 	l, err := openLines(all)
@@ -86,10 +86,10 @@ func TestLinesGoRound(t *testing.T) {
 			t.Fatalf("line %d: %q, %v", i, got, err)
 		}
 	}
-	if err := gather(all, []string{files[1]}, 1000); err == nil {
+	if _, _, err := gather(all, []string{files[1]}, 1000); err == nil {
 		t.Error("an empty input has a line")
 	}
-	if err := gather(all, files, 1); err != nil {
+	if _, _, err := gather(all, files, 1); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(all); err != nil || string(b) != "1\n" {
