@@ -293,7 +293,7 @@ func TestCRD24NoStorm(t *testing.T) {
 	defer p.close()
 	p.fill(0, 1)
 	p.flushOut() // channel 0 has the only floating buffer
-	before := len(p.r.core.channels)
+	before := p.r.core.channels.len()
 	p.fill(1, 5)
 	frames := 0
 	for range 100 {

@@ -71,7 +71,7 @@ type intent struct {
 type ClientCore struct {
 	cfg      ClientConfig
 	decoder  *ClientDecoder
-	channels map[ChannelID]*RemoteChannel
+	channels channelTable[RemoteChannel]
 	last     *RemoteChannel // channel of the message before
 	intents  ringbuf.Deque[intent]
 	held     []*RemoteChannel // channels whose credit the policy holds back
@@ -108,7 +108,7 @@ func NewClientCore(cfg ClientConfig) *ClientCore {
 	if cfg.Policy == nil {
 		cfg.Policy = Immediate{}
 	}
-	return &ClientCore{cfg: cfg, decoder: NewClientDecoder(cfg.Decoder), channels: make(map[ChannelID]*RemoteChannel)}
+	return &ClientCore{cfg: cfg, decoder: NewClientDecoder(cfg.Decoder)}
 }
 
 // Peer is the server's address.
@@ -118,7 +118,7 @@ func (c *ClientCore) Peer() string { return c.cfg.Peer }
 func (c *ClientCore) Err() error { return c.err }
 
 // Channels is the number of channels registered.
-func (c *ClientCore) Channels() int { return len(c.channels) }
+func (c *ClientCore) Channels() int { return c.channels.len() }
 
 // CreditOutstanding is the number of buffers that the server may send without hearing from here: the sum over all
 // channels. It decides how many bytes a read may wait for.
@@ -144,7 +144,7 @@ func (c *ClientCore) Request(ch *RemoteChannel) error {
 		ch.requested = true
 		c.refs++
 	}
-	c.channels[ch.id] = ch
+	c.channels.put(ch.id, ch)
 	c.writeRequest(ch)
 	return nil
 }
@@ -192,8 +192,8 @@ func (c *ClientCore) released(ch *RemoteChannel) {
 	if c.last == ch {
 		c.last = nil
 	}
-	if c.channels[ch.id] == ch {
-		delete(c.channels, ch.id)
+	if c.channels.get(&ch.id) == ch {
+		c.channels.remove(ch.id)
 	}
 	if ch.requested {
 		ch.requested = false
@@ -228,8 +228,8 @@ func (c *ClientCore) Fail(err error) {
 		c.cur.buf.Release()
 	}
 	c.cur.ch, c.cur.buf, c.cur.event = nil, segment.Buffer{}, nil
-	for id, ch := range c.channels {
-		delete(c.channels, id)
+	for ch := range c.channels.values() {
+		c.channels.remove(ch.id)
 		c.setOutstanding(ch, 0)
 		ch.fail(c.err)
 		c.touch(ch.port)

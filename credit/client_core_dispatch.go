@@ -40,7 +40,7 @@ func (c *ClientCore) lookup(id *ChannelID) *RemoteChannel {
 	if c.last != nil && c.last.id == *id {
 		return c.last
 	}
-	ch := c.channels[*id]
+	ch := c.channels.get(id)
 	if ch != nil {
 		c.last = ch
 	}

@@ -77,12 +77,13 @@ func (p *GatePort) NewChannel(cfg RemoteConfig) (*RemoteChannel, error) {
 		return nil, err
 	}
 	c := &RemoteChannel{port: p, id: cfg.ID, partition: cfg.Partition, subs: cfg.Range, index: int32(cfg.Index)}
-	if c.id.IsZero() {
-		c.id = NewChannelID()
-	}
 	c.ledger.owner = c
 	c.ledger.Init(int32(cfg.Exclusive), &p.budget)
 	p.pool.add(c)
+	if c.id.IsZero() {
+		c.id = NewChannelID()
+		setChannelNumber(&c.id, c.slot) // see channelTable
+	}
 	p.channels[cfg.Index] = c
 	p.live++
 	return c, nil

@@ -19,7 +19,8 @@ func (id ID) String() string { return hex.EncodeToString(id[:]) }
 // IsZero reports whether all bytes are zero.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// ChannelID is Flink's InputChannelID: 16 bytes that the client draws at random. After the partition
+// ChannelID is Flink's InputChannelID: 16 bytes that the client draws at random; ours has its channel's number in the last four.
+// After the partition
 // request it is the only routing key on a connection, in both directions.
 type ChannelID [16]byte
 

@@ -342,7 +342,7 @@ func (m *senderModel) done() {
 	}
 	n := 0
 	for x := r.core.sched.first; x != nil; x = x.next {
-		if !x.queued || r.core.readers[x.id] != x {
+		if !x.queued || r.core.readers.get(&x.id) != x {
 			m.t.Fatal("the line holds a reader that is not marked (I11)")
 		}
 		n++

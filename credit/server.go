@@ -146,7 +146,7 @@ func (h *serverConn) OnClose(c *netio.Conn, err error) {
 	}
 	if f := h.server.opt.OnLost; f != nil {
 		err := &ConnError{Peer: c.RemoteAddr().String(), Err: err}
-		for _, r := range h.core.readers {
+		for r := range h.core.readers.values() {
 			if v, ok := r.view.(*subView); ok && !v.s.acked {
 				f(v.s.part.id, int(v.s.index), err)
 			}

@@ -21,7 +21,7 @@ type ServerCore struct {
 	registry *Registry
 	out      Outbound
 	sched    *Scheduler
-	readers  map[ChannelID]*Reader
+	readers  channelTable[Reader]
 	waiting  map[ChannelID]*waiter
 	fatal    bool
 	// TaskEvent publishes an event to the producer of a partition and reports whether it has somebody who takes it. Nil: no
@@ -40,7 +40,7 @@ var _ ServerHandler = (*ServerCore)(nil)
 // NewServerCore makes the core of a connection whose requests go to registry and whose frames go to out.
 func NewServerCore(registry *Registry, out Outbound) *ServerCore {
 	return &ServerCore{registry: registry, out: out, sched: newScheduler(out), MaxChannels: DefaultMaxChannels,
-		readers: map[ChannelID]*Reader{}, waiting: map[ChannelID]*waiter{}}
+		waiting: map[ChannelID]*waiter{}}
 }
 
 // Run lets the readers send; see Scheduler.Run.
@@ -50,10 +50,10 @@ func (c *ServerCore) Run() (int, error) { return c.sched.Run() }
 func (c *ServerCore) Scheduler() *Scheduler { return c.sched }
 
 // Reader returns the reader of a channel, nil if there is none (also while it waits for its partition).
-func (c *ServerCore) Reader(id ChannelID) *Reader { return c.readers[id] }
+func (c *ServerCore) Reader(id ChannelID) *Reader { return c.readers.get(&id) }
 
 // Readers returns the number of readers, and of requests that wait for their partition.
-func (c *ServerCore) Readers() (readers, waiting int) { return len(c.readers), len(c.waiting) }
+func (c *ServerCore) Readers() (readers, waiting int) { return c.readers.len(), len(c.waiting) }
 
 // OnPartitionRequest opens a reader, or waits for the partition; nothing is sent then. Any error is answered without
 // closing the connection. Flink answers all of them in the form that a client takes for the end of the connection, and
@@ -65,7 +65,7 @@ func (c *ServerCore) OnPartitionRequest(r *PartitionRequest) error {
 	if r.Credit < 0 {
 		return c.answer(&Throwable{Class: ClassIllegalArgument, Message: "Must be non-negative.", HasMessage: true})
 	}
-	if n := len(c.readers) + len(c.waiting); n >= c.MaxChannels {
+	if n := c.readers.len() + len(c.waiting); n >= c.MaxChannels {
 		return c.answer(illegalState(fmt.Sprintf("Connection has %d channels, the limit.", n)))
 	}
 	reader := &Reader{id: r.Receiver, sched: c.sched, credit: r.Credit, initial: r.Credit}
@@ -102,10 +102,10 @@ func (c *ServerCore) open(r *Reader, p *Partition, subpartitions SubpartitionRan
 		return err
 	}
 	r.view = view
-	if old := c.readers[r.id]; old != nil { // Flink forgets it without a word; it would never be released
+	if old := c.readers.get(&r.id); old != nil { // Flink forgets it without a word; it would never be released
 		c.release(old)
 	}
-	c.readers[r.id] = r
+	c.readers.put(r.id, r)
 	c.sched.notify(r)
 	return nil
 }
@@ -136,7 +136,7 @@ func (c *ServerCore) known(id ChannelID) *Reader {
 	if c.fatal {
 		return nil
 	}
-	r := c.readers[id]
+	r := c.readers.get(&id)
 	if r == nil {
 		_ = c.answer(illegalState(fmt.Sprintf("No reader for receiverId = %s exists.", id)))
 	}
@@ -175,7 +175,7 @@ func (c *ServerCore) OnAckAllUserRecordsProcessed(id ChannelID) error {
 
 // OnNewBufferSize tells the writer. It may come before the reader exists and is ignored then.
 func (c *ServerCore) OnNewBufferSize(id ChannelID, n int32) error {
-	if r := c.readers[id]; r != nil && !c.fatal {
+	if r := c.readers.get(&id); r != nil && !c.fatal {
 		r.view.NewBufferSize(n)
 	}
 	return nil
@@ -187,7 +187,7 @@ func (c *ServerCore) OnSegmentID(ChannelID, int32, int32) error { return nil }
 // OnCancelPartitionRequest releases a reader, or forgets a request that waits. An unknown one is ignored: a client
 // cancels once for each late message.
 func (c *ServerCore) OnCancelPartitionRequest(id ChannelID) error {
-	if r := c.readers[id]; r != nil {
+	if r := c.readers.get(&id); r != nil {
 		c.release(r)
 	}
 	c.stopWaiting(id)
@@ -224,7 +224,7 @@ func (c *ServerCore) Fail(err error) {
 func (c *ServerCore) Disconnected() {
 	c.fatal = true
 	c.sched.stop()
-	for _, r := range c.readers {
+	for r := range c.readers.values() {
 		c.release(r)
 	}
 	for id := range c.waiting {
@@ -235,8 +235,8 @@ func (c *ServerCore) Disconnected() {
 // release takes a reader out of everything.
 func (c *ServerCore) release(r *Reader) {
 	c.sched.dequeue(r)
-	if c.readers[r.id] == r {
-		delete(c.readers, r.id)
+	if c.readers.get(&r.id) == r {
+		c.readers.remove(r.id)
 	}
 	r.view.Release()
 }
