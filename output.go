@@ -505,31 +505,6 @@ func (o *Output) Finish(ctx context.Context) error {
 	return nil
 }
 
-// lostErr says which consumers went before they had processed everything, and why, as far as is known.
-func (o *Output) lostErr(subs []int) error {
-	o.lostMu.Lock()
-	defer o.lostMu.Unlock()
-	errs := make([]error, 0, len(subs))
-	for _, sub := range subs {
-		err := o.lost[sub]
-		if err == nil {
-			err = errors.New("cancelled by the consumer")
-		}
-		errs = append(errs, fmt.Errorf("subpartition %d: %w before the end: %w", sub, ErrNoConsumer, err))
-	}
-	return o.error(errors.Join(errs...))
-}
-
-// consumerLost notes why the consumer of a subpartition went. On the loop.
-func (o *Output) consumerLost(sub int, err error) {
-	o.lostMu.Lock()
-	defer o.lostMu.Unlock()
-	if o.lost == nil {
-		o.lost = make(map[int]error)
-	}
-	o.lost[sub] = err
-}
-
 // AwaitConsumers waits until every subpartition has a consumer. The error says which have none when ctx ends. Any
 // goroutine.
 func (o *Output) AwaitConsumers(ctx context.Context) error {
@@ -546,7 +521,7 @@ func (o *Output) AwaitConsumers(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return o.error(fmt.Errorf("%w for subpartitions %v of %d: %w", ErrNoConsumer, missing, o.cfg.Subpartitions, ctx.Err()))
+			return o.error(fmt.Errorf("%w for subpartitions %s of %d: %w", ErrNoConsumer, ranges(missing), o.cfg.Subpartitions, ctx.Err()))
 		case <-tick.C:
 		}
 	}
@@ -560,20 +535,6 @@ func (o *Output) withoutConsumer() (subs []int) {
 		}
 	}
 	return subs
-}
-
-// missing adds to err which subpartitions still hold data.
-func (o *Output) missing(err error) error {
-	var subs []int
-	_ = o.node.do(func() error {
-		for i := range o.part.Subpartitions() {
-			if s := o.part.Subpartition(i); !s.Released() {
-				subs = append(subs, i)
-			}
-		}
-		return nil
-	})
-	return o.error(fmt.Errorf("%w until the end for subpartitions %v of %d: %w", ErrNoConsumer, subs, o.cfg.Subpartitions, err))
 }
 
 // Close gives up what consumers have not taken, and the output's memory. Close after Finish drops nothing. Any goroutine, once
