@@ -175,3 +175,14 @@ func (t TLS) client(ctx context.Context, nc net.Conn, addr string) (net.Conn, er
 	}
 	return tc, nil
 }
+
+// TLS returns what was agreed with the peer; false: the connection is not secured, or its handshake is not through. Any goroutine.
+func (c *Conn) TLS() (tls.ConnectionState, bool) {
+	if c.p != nil {
+		if tc, ok := c.p.nc.(*tls.Conn); ok {
+			st := tc.ConnectionState()
+			return st, st.HandshakeComplete
+		}
+	}
+	return tls.ConnectionState{}, false
+}
