@@ -91,6 +91,19 @@ func TestMaxChannels(t *testing.T) {
 	r.noError()
 }
 
+// TestSameReceiver: a second request under an id that is in use takes its place, and the first one's view is released.
+func TestSameReceiver(t *testing.T) {
+	r := newSenderRig(t, PartitionConfig{Exclusive: 2, Subpartitions: 2}, 16, 64)
+	defer r.close()
+	r.request(0, 1)
+	r.requestOf(senderPartition, One(1), senderChannel(0), 1)
+	if readers, _ := r.core.Readers(); readers != 1 || !r.w.Released(0) || r.w.Released(1) {
+		t.Errorf("%d readers, released %v and %v", readers, r.w.Released(0), r.w.Released(1))
+	}
+	r.buffer(1, []byte("x"), true)
+	r.one(segment.DataBuffer, 0, 0, "x")
+}
+
 // TestTaskEvent (F25): an event without a receiver is answered on its channel; with one it is delivered.
 func TestTaskEvent(t *testing.T) {
 	r := newSenderRig(t, PartitionConfig{Exclusive: 2}, 16, 64)
