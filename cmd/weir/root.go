@@ -19,6 +19,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newSend(), newRecv())
 	root.AddCommand(newDemo()...)
 	root.AddCommand(newBench()...)
+	root.AddCommand(newInspect())
 	return root
 }
 
