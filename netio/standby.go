@@ -21,7 +21,10 @@ func (l *Loop) standby() {
 	for {
 		seen := l.turns.Load()
 		poked := false
-		timer.Reset(l.cfg.Standby)
+		// Where consumers wait for a driver that left with something to do, they wait for a look of ours at most.
+		if timer.Reset(l.cfg.Standby); l.waiting.Load() != 0 {
+			timer.Reset(min(l.cfg.Standby, followStep))
+		}
 		select {
 		case <-timer.C:
 		case <-l.poke:
