@@ -290,16 +290,8 @@ func (in *Input) Next(ctx context.Context) (*Element, error) {
 var ErrRecord = errors.New("a record is not an array of bytes")
 
 func (in *Input) badRecord(v []byte) error {
-	return in.error(in.task.Channel(), fmt.Errorf("%w: its value has %d bytes", ErrRecord, len(v)))
-}
-
-// error names a channel's sender.
-func (in *Input) error(ch int, err error) error {
-	var known *credit.ChannelError
-	if errors.As(err, &known) {
-		return fmt.Errorf("weir: %w", err)
-	}
-	return fmt.Errorf("weir: %w", in.gate.ChannelError(ch, err))
+	err := fmt.Errorf("%w: its value has %d bytes", ErrRecord, len(v))
+	return fmt.Errorf("weir: input: %w", in.gate.ChannelError(in.task.Channel(), err))
 }
 
 func (in *Input) next(ctx context.Context) (*Element, error) {
@@ -313,7 +305,7 @@ func (in *Input) next(ctx context.Context) (*Element, error) {
 			st, err = in.task.Next()
 		}
 		if err != nil {
-			return nil, in.error(in.task.Channel(), err)
+			return nil, fmt.Errorf("weir: input: %w", err)
 		}
 		switch st {
 		case task.Nothing:
@@ -416,7 +408,7 @@ func (in *Input) NextBuffer(ctx context.Context) ([]byte, *Element, error) {
 			b, st, err = in.task.NextBuffer()
 		}
 		if err != nil {
-			return nil, nil, in.error(in.task.Channel(), err)
+			return nil, nil, fmt.Errorf("weir: input: %w", err)
 		}
 		switch st {
 		case task.Nothing:

@@ -110,7 +110,11 @@ func (a *Aligner) Announcement(ch int, b *event.Barrier, seq int32, now Now) err
 	if a.obsolete(b.ID) {
 		return nil
 	}
-	return a.fail(a.run(announced, &step{channel: ch, barrier: b, seq: seq, id: a.current}))
+	err := a.run(announced, &step{channel: ch, barrier: b, seq: seq, id: a.current})
+	if cause := refusal(err); cause != nil { // the barrier may not overtake
+		return a.abort(a.current, cause)
+	}
+	return a.fail(err)
 }
 
 // Cancel handles a cancel marker (processCancellationBarrier). A marker of a newer checkpoint gives up the pending one

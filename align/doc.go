@@ -144,8 +144,9 @@
 //	Q11  a truncated chunk of channel state is taken as whole         fixed: an error
 //	Q12  at least once: older entries left behind fail the task later fixed: dropped
 //
-// Besides, a blocked channel that ends while Config.StopAtFirstEnd is set is not resumed (Flink fails the task), and an
-// end after all have ended is an error.
+// Besides, a blocked channel that ends while Config.StopAtFirstEnd is set is not resumed (Flink fails the task), an
+// end after all have ended is an error, and an Input may refuse to let a
+// barrier overtake, by a CheckpointError, which gives the checkpoint up.
 package align
 
 //go:generate go test -run TestDocTable -update

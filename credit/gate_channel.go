@@ -194,7 +194,7 @@ func (g *Gate) CheckpointStopped(ch int, id int64) error {
 
 // Prioritize makes the barrier with sequence number seq, which is queued in channel ch, a priority event: it overtakes
 // the data before it. Its bytes stay as they are. ErrNotQueued: there is no such barrier, it is not the last one that
-// came, its announcement was not read yet, or it has priority already. (RemoteInputChannel#convertToPriorityEvent)
+// came (then also ErrNewerBarrier), its announcement was not read yet, or it has priority already. (RemoteInputChannel#convertToPriorityEvent)
 func (g *Gate) Prioritize(ch int, seq int32) error {
 	c := &g.chans[ch]
 	fail := func(why string) error {
@@ -211,6 +211,8 @@ func (g *Gate) Prioritize(ch int, seq int32) error {
 		return fail("not in the queue")
 	case i < c.q.PriorityLen():
 		return fail("has priority already")
+	case c.lastBarrier >= 0 && c.barrierSeq-seq > 0:
+		return c.error(fmt.Errorf("%w: sequence number %d: %w, of checkpoint %d", ErrNotQueued, seq, ErrNewerBarrier, c.lastBarrier))
 	case c.lastBarrier < 0 || c.barrierSeq != seq:
 		return fail("not the last barrier")
 	case c.q.At(i).buf.Type().IsBuffer():

@@ -20,4 +20,6 @@ var (
 	ErrNoDecompressor = errors.New("compressed buffer, but no decompressor")
 	// ErrNotQueued: the event to be prioritized is not in the channel's queue, or is no barrier that may be.
 	ErrNotQueued = errors.New("no such barrier in the queue")
+	// ErrNewerBarrier: the barrier to be prioritized is not the channel's last one. With an ErrNotQueued.
+	ErrNewerBarrier = errors.New("a newer barrier has come since")
 )

@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/weirflow/weir/align"
 	"github.com/weirflow/weir/credit"
@@ -24,6 +25,19 @@ var (
 	_ StateWriter = (*align.StateWriter)(nil)
 	_ align.Task  = (*checkpoints)(nil)
 )
+
+// promoter is a gate as the aligner sees it. A barrier that is to overtake when a newer one has come behind it gives its checkpoint
+// up: Flink, which takes one unaligned checkpoint at a time, fails the task.
+type promoter struct{ *credit.Gate }
+
+// Prioritize is part of align.Input.
+func (p promoter) Prioritize(ch int, seq int32) error {
+	err := p.Gate.Prioritize(ch, seq)
+	if errors.Is(err, credit.ErrNewerBarrier) {
+		return &align.CheckpointError{Reason: align.ReasonNewerSeen, Err: err}
+	}
+	return err
+}
 
 // checkpoints is a task as its aligner sees it: it turns what the aligner says into notices, which the inputs hand out
 // before anything that came later. All inputs of a task share one.
@@ -61,6 +75,16 @@ func (c *checkpoints) take() Status {
 	c.notices[n] = Notice{}
 	c.notices = c.notices[:n]
 	return c.notice.Status
+}
+
+// processPriority handles the priority events of all inputs.
+func (c *checkpoints) processPriority() error {
+	for _, in := range c.inputs {
+		if err := in.ProcessPriority(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Init is part of align.Task. It hands over what the deserializers hold; what waits in the gates' queues, the gates do.

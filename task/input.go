@@ -94,7 +94,7 @@ func NewInputs(cfg InputConfig, gates ...GateInput) ([]*Input, error) {
 	cp := newCheckpoints(cfg.State, cfg.Unaligned)
 	ac := align.Config{Mode: cfg.Mode, Unaligned: cfg.Unaligned, Timers: cfg.Timers, Task: cp}
 	for _, g := range gates {
-		ac.Inputs, ac.Counts = append(ac.Inputs, g.Gate), append(ac.Counts, g.Gate.Channels())
+		ac.Inputs, ac.Counts = append(ac.Inputs, promoter{g.Gate}), append(ac.Counts, g.Gate.Channels())
 	}
 	if cfg.Clock == nil {
 		return nil, fmt.Errorf("%w: no clock", align.ErrConfig)
@@ -431,11 +431,21 @@ func (in *Input) ProcessPriority() error {
 	return nil
 }
 
-// Timeout hands the aligner the timer of checkpoint id, which is due. Not within a call of Next.
-func (in *Input) Timeout(id int64) error { return in.in.Timeout(id) }
+// Timeout hands the aligner the timer of checkpoint id, which is due. Not within a call of Next. Priority events that wait come
+// first, as Flink's urgent mails do: a newer barrier among them has taken the place of the one that the timer is for.
+func (in *Input) Timeout(id int64) error {
+	if err := in.cp.processPriority(); err != nil {
+		return err
+	}
+	return in.in.Timeout(id)
+}
 
-// Inject gives the task's inputs a barrier that the coordinator sends to it directly. See align.Inject.
+// Inject gives the task's inputs a barrier that the coordinator sends to it directly, behind priority events that wait. See
+// align.Inject.
 func (in *Input) Inject(b *event.Barrier) error {
+	if err := in.cp.processPriority(); err != nil {
+		return err
+	}
 	ins := make([]*align.CheckpointedInput, len(in.cp.inputs))
 	for i, other := range in.cp.inputs {
 		ins[i] = other.in

@@ -109,6 +109,45 @@ func TestTimeoutBetweenRecords(t *testing.T) {
 	r.is("persist(1,c0,-1,26)", "persist(1,c0,1,13)", "TRIGGER(1,UNALIGNED)", "rec(2)", "rec(3)", "rec(4)", "NOTHING_AVAILABLE")
 }
 
+// A sender that is blocked at a barrier with a time limit lets a newer unaligned one through. When the limit of the first is over,
+// the newer one has taken its place: there is nothing to promote.
+func TestTimeoutBehindNewerBarrier(t *testing.T) {
+	r := newRig(t, task.InputConfig{Unaligned: align.UnalignedOn}, 2)
+	in := r.inputs[0]
+	r.barrier(0, 1, 1, timedOptions(10))
+	must(t, r.next(in))
+	r.data(0, 0, records(1))
+	r.barrier(0, 0, 1, timedOptions(10))
+	if st, err := in.Next(); st != task.Element || err != nil { // behind the announcement
+		t.Fatal(st, err)
+	}
+	r.barrier(0, 0, 2, unalignedOptions)
+	r.take()
+	r.millis += 10
+	must(t, in.Timeout(1))
+	must(t, r.next(in))
+	r.is("RESUME(c1)", "ABORT(1,CHECKPOINT_DECLINED_SUBSUMED)", "TRIGGER(2,UNALIGNED)", "RESUME(c0)", "NOTHING_AVAILABLE")
+}
+
+// The same when the barrier is announced only after the checkpoint turned unaligned: it gives way, the task goes on.
+func TestAnnouncementBehindNewerBarrier(t *testing.T) {
+	r := newRig(t, task.InputConfig{Unaligned: align.UnalignedOn}, 2)
+	in := r.inputs[0]
+	r.barrier(0, 1, 1, unalignedOptions)
+	must(t, r.next(in))
+	r.is("TRIGGER(1,UNALIGNED)", "NOTHING_AVAILABLE")
+	r.data(0, 0, records(1))
+	r.barrier(0, 0, 1, timedOptions(10))
+	r.barrier(0, 0, 2, unalignedOptions)
+	must(t, r.next(in))
+	got := r.take()
+	for _, want := range []string{"ABORT(1,CHECKPOINT_SUBSUMED)", "TRIGGER(2,UNALIGNED)", "rec(1)", "RESUME(c0)"} {
+		if strings.Count(got, want) != 1 {
+			t.Errorf("%s: not once in %s", want, got)
+		}
+	}
+}
+
 // stateCalls is a StateWriter that says what it hears, and fails when told to.
 type stateCalls struct {
 	r    *rig

@@ -36,10 +36,8 @@ func (m *MultiInput) Process() (Status, error) {
 		m.sel.Next()
 		m.prepared = true
 	}
-	for _, p := range m.procs {
-		if err := p.in.ProcessPriority(); err != nil {
-			return Nothing, err
-		}
+	if err := m.procs[0].in.cp.processPriority(); err != nil {
+		return Nothing, err
 	}
 	if st, err := m.notice(); st == More || err != nil {
 		return st, err
