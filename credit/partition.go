@@ -82,6 +82,7 @@ const (
 	itemFinish
 	itemClose
 	itemFail
+	itemReclaim
 )
 
 // item is one thing that the writer tells the loop.
@@ -227,6 +228,10 @@ func (p *Partition) take(it *item) {
 		p.userGone()
 	case itemFail:
 		p.Fail(it.err)
+	case itemReclaim:
+		for _, s := range p.dirty {
+			s.reclaim()
+		}
 	}
 }
 
@@ -245,6 +250,7 @@ func (p *Partition) FlushDirty() bool {
 	kept := p.dirty[:0]
 	for _, s := range p.dirty {
 		s.flush()
+		s.reclaim()
 		if last := s.queue.Back(); last != nil && last.r.Type().IsBuffer() && !last.r.Finished() {
 			kept = append(kept, s)
 		} else {

@@ -124,6 +124,15 @@ func (w *PartitionWriter) Close() {
 	w.wakeUp()
 }
 
+// Reclaim lets the loop send or give back finished buffers that only the next buffer would move, and publishes. A writer
+// calls it once before it waits for memory: it may be these that it waits for.
+func (w *PartitionWriter) Reclaim() {
+	if w.pushLate() {
+		w.put(item{kind: itemReclaim})
+	}
+	w.wakeUp()
+}
+
 // Publish pushes what found no room before, and wakes the loop if something was handed over since it was woken last.
 // A writer calls it before it does anything that takes time. It reports whether nothing is held back.
 func (w *PartitionWriter) Publish() bool {
@@ -196,6 +205,7 @@ func (w *PartitionWriter) Wait(ctx context.Context, sub int, ready func() bool) 
 		ready = w.pool.Available
 	}
 	n := w.pool.Notifier()
+	w.Reclaim()
 	for {
 		if done, err := w.check(sub, ready); done {
 			return err

@@ -155,6 +155,32 @@ func (s *Subpartition) flush() {
 	}
 }
 
+// reclaim deals with a last buffer that was finished after the consumer had last looked. Nobody would ask for it before the
+// next one comes, and meanwhile it keeps a segment, and a place in its subpartition's quota, for which the writer may
+// wait: then the next one never comes. What is left in it is sent; if that is nothing, it goes back, unless the consumer
+// has to be told of it by an empty message. (Flink keeps it, and can stand still in small pools.)
+func (s *Subpartition) reclaim() {
+	last := s.queue.Back()
+	if last == nil || s.flushRequested || !last.r.Type().IsBuffer() {
+		return
+	}
+	c := last.r.Copy() // looks again
+	finished, left := c.Finished(), c.DataAvailable()
+	c.Close()
+	switch alone := s.queue.Len() == 1; {
+	case !finished:
+	case left || !alone || s.part.emptyMessages:
+		s.flushRequested = true
+		if alone && !s.blocked { // with more elements the listener has been told before
+			s.notifyData()
+		}
+	default:
+		last.r.Close()
+		s.queue.PopFront()
+		s.dataCount--
+	}
+}
+
 // poll gives the next data buffer or event.
 func (s *Subpartition) poll() (p Polled, ok bool) {
 	if s.blocked && (s.queue.PriorityLen() == 0 || s.part.profile == Flink120) {

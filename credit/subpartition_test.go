@@ -363,3 +363,69 @@ func TestLateAdds(t *testing.T) {
 	}
 	r.close() // finds what did not come home
 }
+
+// The buffer that a writer needs can be one that it has finished itself, and that only the next buffer would move.
+func TestReclaim(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		exclusive int
+		flushed   bool // the bytes were sent before the buffer was finished
+		want      int  // messages that Reclaim brings about
+	}{
+		{"bytes left", 2, false, 1},
+		{"nothing left", 2, true, 0},
+		{"nothing left, empty messages", 0, true, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newSenderRig(t, PartitionConfig{Subpartitions: 2, Exclusive: c.exclusive}, 4, 16)
+			defer r.close()
+			r.request(0, 9)
+			w := r.buffer(0, []byte("abc"), false)
+			r.take()
+			if c.flushed {
+				r.w.Flush(0)
+				if got := r.take(); len(got) != 1 {
+					t.Fatalf("%d messages at the flush, want 1", len(got))
+				}
+			}
+			finish(w)
+			if got := r.take(); len(got) != 0 {
+				t.Fatalf("%d messages before anybody asks, want none, as in Flink", len(got))
+			}
+			r.w.Reclaim()
+			if got := r.take(); len(got) != c.want {
+				t.Errorf("%d messages, want %d", len(got), c.want)
+			}
+			r.local.Drain()
+			if u := r.local.Stats(); u.InUse != 0 || r.part.Subpartition(0).Queued() != 0 {
+				t.Errorf("%d segments in use, %d elements queued, want none", u.InUse, r.part.Subpartition(0).Queued())
+			}
+		})
+	}
+	t.Run("behind others", func(t *testing.T) {
+		r := newSenderRig(t, PartitionConfig{Exclusive: 2}, 4, 16)
+		defer r.close()
+		r.request(0, 0)
+		r.buffer(0, []byte("first"), true)
+		w := r.buffer(0, []byte("last"), false)
+		r.pump()
+		finish(w)
+		r.w.Reclaim()
+		r.pump()
+		r.feed(AppendAddCredit(nil, senderChannel(0), 5))
+		if got := r.take(); len(got) != 2 {
+			t.Errorf("%d messages, want both", len(got))
+		}
+	})
+	t.Run("an open one stays", func(t *testing.T) {
+		r := newSenderRig(t, PartitionConfig{Exclusive: 2}, 4, 16)
+		defer r.close()
+		r.request(0, 9)
+		w := r.buffer(0, []byte("abc"), false)
+		r.w.Reclaim()
+		if got := r.take(); len(got) != 0 {
+			t.Errorf("%d messages, want none: the buffer may get more", len(got))
+		}
+		finish(w)
+	})
+}
