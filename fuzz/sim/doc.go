@@ -1,0 +1,2 @@
+// Package sim runs whole jobs on a simulated network, deterministically.
+package sim

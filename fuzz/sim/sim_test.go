@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// seeds is how many seeds the environment asks for.
+func seeds(t *testing.T) int {
+	s := os.Getenv("SEEDS")
+	if s == "" {
+		return 200
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		t.Fatalf("SEEDS=%q: want a positive number", s)
+	}
+	return n
+}
+
+// lastLines keeps the end of a trace.
+type lastLines struct {
+	lines []string
+	part  string
+}
+
+func (l *lastLines) Write(p []byte) (int, error) {
+	l.part += string(p)
+	for {
+		i := strings.IndexByte(l.part, '\n')
+		if i < 0 {
+			return len(p), nil
+		}
+		if l.lines = append(l.lines, l.part[:i]); len(l.lines) > 4000 {
+			l.lines = append(l.lines[:0:0], l.lines[2000:]...)
+		}
+		l.part = l.part[i+1:]
+	}
+}
+
+func (l *lastLines) last(n int) string {
+	return strings.Join(l.lines[max(0, len(l.lines)-n):], "\n")
+}
+
+// TestSeeds runs the seeds 1..SEEDS (200). SEED runs that one alone, with its whole trace.
+func TestSeeds(t *testing.T) {
+	if s := os.Getenv("SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rep := Run(seed, Options{Trace: os.Stdout})
+		if rep.Err != nil {
+			t.Fatal(rep.Err)
+		}
+		t.Logf("%d steps, %v\n%v", rep.Steps, rep.Virtual, &rep.Exposure)
+		return
+	}
+	n := seeds(t)
+	var all Exposure
+	failed, steps := 0, 0
+	for seed := uint64(1); seed <= uint64(n); seed++ {
+		rep := Run(seed, Options{})
+		all.Add(rep.Exposure)
+		steps += rep.Steps
+		if rep.Err == nil {
+			continue
+		}
+		if failed++; failed > 3 {
+			t.Errorf("%v", rep.Err)
+			continue
+		}
+		var trace lastLines
+		Run(seed, Options{Trace: &trace})
+		t.Errorf("%v\n%s\n%s", rep.Err, rep.Plan, trace.last(60))
+	}
+	t.Logf("%d steps\n%v\n%d passed, %d failed", steps, &all, n-failed, failed)
+	if nothing := all.Nil(); len(nothing) > 0 && n >= 200 {
+		t.Errorf("no exposure at all: %s", strings.Join(nothing, ", "))
+	}
+}
