@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"flag"
 	"fmt"
 	"os"
@@ -17,13 +18,39 @@ type cell struct {
 	version  string
 	sends    bool // weir does
 	channels int
+	tls      bool
+}
+
+// ends is what both ends are set up with.
+type ends struct {
+	release weir.Flink
+	keys    *keys // nil: no TLS
+}
+
+func (e ends) tls() *tls.Config {
+	if e.keys == nil {
+		return nil
+	}
+	return e.keys.config
+}
+
+// folder is where Flink's end finds its keys.
+func (e ends) folder() string {
+	if e.keys == nil {
+		return "-"
+	}
+	return e.keys.folder
 }
 
 func (c cell) String() string {
+	text := fmt.Sprintf("Flink %s → weir, %d channels", c.version, c.channels)
 	if c.sends {
-		return fmt.Sprintf("weir → Flink %s, %d channels", c.version, c.channels)
+		text = fmt.Sprintf("weir → Flink %s, %d channels", c.version, c.channels)
 	}
-	return fmt.Sprintf("Flink %s → weir, %d channels", c.version, c.channels)
+	if c.tls {
+		text += ", TLS"
+	}
+	return text
 }
 
 // rounds is the number of rounds for a number of channels: enough records, in not too much time.
@@ -32,7 +59,7 @@ func rounds(channels int) int { return max(60, 12_000/channels) }
 func main() {
 	versions := flag.String("flink", "2.3.0,1.20.5", "releases of Flink")
 	directions := flag.String("weir", "sends,receives", "what weir does")
-	channels := flag.String("channels", "1,8,500", "numbers of channels")
+	channels := flag.String("channels", "1,8,8+tls,500", "numbers of channels; +tls: with TLS")
 	seed := flag.Int64("seed", 1, "what the records are made from")
 	limit := flag.Duration("timeout", 2*time.Minute, "how long a cell may take")
 	flag.Parse()
@@ -40,12 +67,13 @@ func main() {
 	for _, v := range strings.Split(*versions, ",") {
 		for _, d := range strings.Split(*directions, ",") {
 			for _, n := range strings.Split(*channels, ",") {
+				n, tls := strings.CutSuffix(n, "+tls")
 				k, err := strconv.Atoi(n)
 				if err != nil || k < 1 || d != "sends" && d != "receives" {
 					fmt.Fprintf(os.Stderr, "interop: weir %q with %q channels: want sends or receives, and a number\n", d, n)
 					os.Exit(2)
 				}
-				cells = append(cells, cell{version: v, sends: d == "sends", channels: k})
+				cells = append(cells, cell{version: v, sends: d == "sends", channels: k, tls: tls})
 			}
 		}
 	}
@@ -53,14 +81,24 @@ func main() {
 }
 
 func runAll(cells []cell, seed int64, limit time.Duration) (code int) {
+	folder, err := os.MkdirTemp("", "weir-interop-")
+	var k *keys
+	if err == nil {
+		defer os.RemoveAll(folder)
+		k, err = newKeys(folder)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "interop: keys for TLS:", err)
+		return 2
+	}
 	var p *peer
 	defer func() {
 		if p != nil {
 			p.stop()
 		}
 	}()
-	fmt.Println("| Flink | weir | channels | records | MB | CRC-32C of all | watermarks | aligned | turned | unaligned | MB in flight | s | |")
-	fmt.Println("|---|---|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|---|")
+	fmt.Println("| Flink | weir | channels | TLS | records | MB | CRC-32C of all | watermarks | aligned | turned | unaligned | MB in flight | s | |")
+	fmt.Println("|---|---|---:|---|---:|---:|---|---:|---:|---:|---:|---:|---:|---|")
 	passed := 0
 	for _, c := range cells {
 		if p != nil && p.version != c.version {
@@ -74,7 +112,7 @@ func runAll(cells []cell, seed int64, limit time.Duration) (code int) {
 		began := time.Now()
 		var res result
 		if err == nil {
-			res, err = run(p, c, seed, limit)
+			res, err = run(p, c, k, seed, limit)
 		}
 		verdict := "passed"
 		if err != nil {
@@ -91,7 +129,7 @@ func runAll(cells []cell, seed int64, limit time.Duration) (code int) {
 		if c.sends {
 			does = "sends"
 		}
-		fmt.Printf("| %s | %s | %d | %d | %.1f | %08x | %d | %d | %d | %d | %.1f | %.1f | %s |\n", c.version, does, c.channels, res.records,
+		fmt.Printf("| %s | %s | %d | %s | %d | %.1f | %08x | %d | %d | %d | %d | %.1f | %.1f | %s |\n", c.version, does, c.channels, map[bool]string{true: "yes"}[c.tls], res.records,
 			float64(res.bytes)/1e6, res.sum, res.watermarks, res.aligned, res.turned, res.unaligned, float64(res.inFlight)/1e6,
 			time.Since(began).Seconds(), verdict)
 	}
@@ -103,19 +141,22 @@ func runAll(cells []cell, seed int64, limit time.Duration) (code int) {
 }
 
 // run runs a cell.
-func run(p *peer, c cell, seed int64, limit time.Duration) (res result, err error) {
+func run(p *peer, c cell, k *keys, seed int64, limit time.Duration) (res result, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	release := weir.Flink23
+	e := ends{release: weir.Flink23}
 	if strings.HasPrefix(c.version, "1.") {
-		release = weir.Flink120
+		e.release = weir.Flink120
+	}
+	if c.tls {
+		e.keys = k
 	}
 	s := newScript(seed, c.channels, rounds(c.channels), !c.sends)
 	f := receiveCell
 	if c.sends {
 		f = sendCell
 	}
-	sent, got, err := f(ctx, p, release, s)
+	sent, got, err := f(ctx, p, e, s)
 	if err != nil {
 		return res, err
 	}

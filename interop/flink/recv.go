@@ -11,8 +11,8 @@ import (
 )
 
 // receiveCell: Flink sends, weir receives.
-func receiveCell(ctx context.Context, p *peer, release weir.Flink, s *script) (sent, got *report, err error) {
-	if err := p.command("send %d %d %d", s.seed, s.channels, s.rounds); err != nil {
+func receiveCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *report, err error) {
+	if err := p.command("send %d %d %d %s", s.seed, s.channels, s.rounds, e.folder()); err != nil {
 		return nil, nil, err
 	}
 	addr, id, err := p.ready(ctx)
@@ -24,7 +24,7 @@ func receiveCell(ctx context.Context, p *peer, release weir.Flink, s *script) (s
 		Sources:   []weir.Source{{Addr: addr, ID: &id, Last: s.channels - 1}},
 		Unaligned: weir.UnalignedOn, State: flight,
 	}
-	cfg := weir.Config{Flink: release}
+	cfg := weir.Config{Flink: e.release, TLS: e.tls()}
 	node, err := open(cfg, nil, []weir.InputConfig{ic})
 	if err != nil {
 		return nil, nil, err

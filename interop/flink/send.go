@@ -21,10 +21,10 @@ func open(cfg weir.Config, outputs []weir.OutputConfig, inputs []weir.InputConfi
 }
 
 // sendCell: weir sends, Flink receives.
-func sendCell(ctx context.Context, p *peer, release weir.Flink, s *script) (sent, got *report, err error) {
+func sendCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *report, err error) {
 	flight := newInFlight()
 	oc := weir.OutputConfig{Name: fmt.Sprintf("interop-%d-%d", s.seed, s.channels), Subpartitions: s.channels, State: flight}
-	cfg := weir.Config{Listen: "127.0.0.1:0", Flink: release}
+	cfg := weir.Config{Listen: "127.0.0.1:0", Flink: e.release, TLS: e.tls()}
 	node, err := open(cfg, []weir.OutputConfig{oc}, nil)
 	if err != nil {
 		return nil, nil, err
@@ -42,7 +42,7 @@ func sendCell(ctx context.Context, p *peer, release weir.Flink, s *script) (sent
 	done := make(chan *report, 1)
 	id := out.ID()
 	host, port := hostPort(node.Addr())
-	if err := p.command("receive %s %s %x %d %d %d", host, port, id[:], s.seed, s.channels, s.rounds); err != nil {
+	if err := p.command("receive %s %s %x %d %d %d %s", host, port, id[:], s.seed, s.channels, s.rounds, e.folder()); err != nil {
 		return nil, nil, err
 	}
 	go func() {

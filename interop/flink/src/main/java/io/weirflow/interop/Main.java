@@ -15,11 +15,11 @@ import java.util.concurrent.LinkedBlockingQueue;
  * The Flink end. It takes commands from standard input, one a line, one at a time, and answers on standard output:
  *
  * <ul>
- *   <li>{@code send SEED CHANNELS ROUNDS}: answers {@code ready PORT PARTITION}, and takes {@code ack ID} for each checkpoint;
- *   <li>{@code receive HOST PORT PARTITION SEED CHANNELS ROUNDS}: answers {@code complete ID} for each checkpoint.
+ *   <li>{@code send SEED CHANNELS ROUNDS KEYS}: answers {@code ready PORT PARTITION}, and takes {@code ack ID} for each checkpoint;
+ *   <li>{@code receive HOST PORT PARTITION SEED CHANNELS ROUNDS KEYS}: answers {@code complete ID} for each checkpoint.
  * </ul>
  *
- * The last answer to either is {@code done REPORT} or {@code failed TEXT}.
+ * KEYS is a folder with key.der and certificate.der for TLS, or - for none. The last answer to either is {@code done REPORT} or {@code failed TEXT}.
  */
 public final class Main {
     private static final PrintStream OUT = System.out;
@@ -61,14 +61,14 @@ public final class Main {
         Script script =
                 new Script(Long.parseLong(command[1]), Integer.parseInt(command[2]), Integer.parseInt(command[3]), true);
         acknowledged = 0;
-        return new Sender(script, Main::acknowledged)
+        return new Sender(script, Keys.of(command[4]), Main::acknowledged)
                 .run((port, id) -> answer("ready " + port + " " + HexFormat.of().formatHex(id.getBytes())));
     }
 
     private static Report receive(String[] command) throws Exception {
         Script script =
                 new Script(Long.parseLong(command[4]), Integer.parseInt(command[5]), Integer.parseInt(command[6]), false);
-        return new Receiver(script, id -> answer("complete " + id))
+        return new Receiver(script, Keys.of(command[7]), id -> answer("complete " + id))
                 .run(
                         new InetSocketAddress(command[1], Integer.parseInt(command[2])),
                         new ResultPartitionID(HexFormat.of().parseHex(command[3])));

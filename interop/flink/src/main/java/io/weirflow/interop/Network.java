@@ -41,13 +41,18 @@ final class Network implements AutoCloseable {
     private final ResourceID here = ResourceID.generate();
     private final ScheduledExecutorService executor = Executors.newScheduledThreadPool(1);
 
-    Network() throws Exception {
+    /** With TLS if there are keys. */
+    Network(Keys keys) throws Exception {
+        Configuration settings = new Configuration();
+        if (keys != null) {
+            keys.configure(settings);
+        }
         shuffle =
                 (NettyShuffleEnvironment)
                         new NettyShuffleServiceFactory()
                                 .createShuffleEnvironment(
                                         new ShuffleEnvironmentContext(
-                                                new Configuration(),
+                                                settings,
                                                 here,
                                                 MEMORY,
                                                 false,

@@ -46,6 +46,7 @@ import java.util.function.LongConsumer;
 final class Receiver {
     private final Script script;
     private final Report report;
+    private final Keys keys;
     private final LongConsumer complete;
     private final Mailbox mailbox = new Mailbox();
     private final InFlight inFlight = new InFlight();
@@ -61,8 +62,9 @@ final class Receiver {
 
     /** complete is told of each checkpoint that is complete. */
     @SuppressWarnings({"unchecked", "rawtypes"})
-    Receiver(Script script, LongConsumer complete) {
+    Receiver(Script script, Keys keys, LongConsumer complete) {
         this.script = script;
+        this.keys = keys;
         this.complete = complete;
         report = new Report(script.channels);
         next = new int[script.channels];
@@ -77,7 +79,7 @@ final class Receiver {
     }
 
     Report run(InetSocketAddress server, ResultPartitionID id) throws Exception {
-        try (Network network = new Network()) {
+        try (Network network = new Network(keys)) {
             gate = network.gate(id, server, script.channels);
             try {
                 open();

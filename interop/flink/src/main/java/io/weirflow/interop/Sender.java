@@ -34,12 +34,14 @@ final class Sender {
     private final Mailbox mailbox = new Mailbox();
     private final InFlight inFlight = new InFlight();
     private final Report report;
+    private final Keys keys;
     private final LongPredicate acknowledged;
     private ResultPartition partition;
     private RecordWriter<SerializationDelegate<StreamElement>> writer;
 
     /** acknowledged tells whether the coordinator has a checkpoint's acknowledgement. */
-    Sender(Script script, LongPredicate acknowledged) {
+    Sender(Script script, Keys keys, LongPredicate acknowledged) {
+        this.keys = keys;
         this.script = script;
         this.report = new Report(script.channels);
         this.acknowledged = acknowledged;
@@ -49,7 +51,7 @@ final class Sender {
         ResultPartitionID id =
                 new ResultPartitionID(
                         new IntermediateResultPartitionID(new IntermediateDataSetID(), 0), ExecutionAttemptID.randomId());
-        try (Network network = new Network()) {
+        try (Network network = new Network(keys)) {
             partition = network.partition(id, script.channels);
             ((ChannelStateHolder) partition).setChannelStateWriter(inFlight);
             partition.setup();
