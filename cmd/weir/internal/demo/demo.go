@@ -33,7 +33,7 @@ const (
 	// Lines per second of each of the second stage's writers: what its readers take easily.
 	minFanRate = 50
 	maxFanRate = 12000
-	fanBytes   = 10 << 20
+	fanBytes   = 4 << 20
 )
 
 // Run runs both stages and prints what they prove. The error says what was not proved.
@@ -65,7 +65,7 @@ func Run(ctx context.Context, out io.Writer, opt Options) error {
 		if err != nil {
 			return err
 		}
-		d.fanRate = min(d.fanRate, max(minFanRate, fanBytes/max(1, size/n)))
+		d.fanRate = min(d.fanRate, max(minFanRate, fanBytes/max(1, min(fanLine, size/n))))
 		// Lines of a megabyte: fewer of them, or it would take hours.
 		d.opt.Lines = min(d.opt.Lines, max(1000, maxBytes/max(1, size/n)))
 	}

@@ -19,6 +19,7 @@ const (
 	fanBefore = 1500 * time.Millisecond // rates are taken over this long
 	fanSettle = 500 * time.Millisecond  // until the sleeper's channels are full
 	sleeper   = 1                       // the reader that sleeps
+	fanLine   = 32 << 10                // longer lines are cut, so that rates can be counted in lines
 )
 
 func fanName(i int) string { return "fan-" + strconv.Itoa(i) }
@@ -88,6 +89,7 @@ func (r *runner) fanWrite(ctx context.Context, out *weir.Output, enough *atomic.
 		if err != nil {
 			return n, err
 		}
+		line = line[:min(len(line), fanLine)]
 		rec = appendRecord(rec[:0], r.cfg.Who, n, line)
 		if err := out.WriteTo(ctx, 0, rec); err != nil {
 			return n, err
