@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirflow/weir/credit"
+	"github.com/weirflow/weir/netio"
 	"github.com/weirflow/weir/segment"
 	"github.com/weirflow/weir/serde"
 	"github.com/weirflow/weir/serde/event"
@@ -99,6 +100,7 @@ type Output struct {
 	cfg      OutputConfig
 	pool     *segment.LocalPool
 	part     *credit.Partition // the loop's
+	flusher  *netio.Timer      // the loop's
 	w        *serde.RecordWriter[*credit.PartitionWriter]
 	out      *credit.PartitionWriter
 	turn     int // RoundRobin: the next subpartition
@@ -180,6 +182,7 @@ func (o *Output) open() (err error) {
 		}
 		o.node.loop.AddSource(o.part)
 		if cfg.BufferTimeout > 0 {
+			o.flusher = o.node.loop.NewTimer(o.tick)
 			o.tick()
 		}
 		return nil
@@ -200,7 +203,7 @@ func (o *Output) consumed() {
 func (o *Output) tick() {
 	o.part.FlushDirty()
 	if !o.part.Done() {
-		o.node.loop.After(o.cfg.BufferTimeout, o.tick)
+		o.flusher.Reset(o.cfg.BufferTimeout)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,9 +18,10 @@ const (
 	fanChannels = 64
 	fanStalled  = 0                      // the channel that is not read any more
 	fanBuffers  = 16                     // of an output
-	fanSettle   = 500 * time.Millisecond // until the stalled channel is full
-	fanBefore   = time.Second            // how long the rates before are taken
-	fanCount    = 5 * time.Millisecond   // between two updates of the meter
+	fanSettle   = 200 * time.Millisecond // until the stalled channel is full, or empty again
+	fanPeriod   = 250 * time.Millisecond // for which rates are taken
+	fanCycles   = 5
+	fanCount    = 5 * time.Millisecond // between two updates of the meter
 )
 
 func fanOutput(i int) weir.OutputConfig {
@@ -60,15 +62,28 @@ func (c *fanCounters) sum() (n int64) {
 	return n
 }
 
-// count keeps the meter up to date until a channel's goroutine fails.
+// started tells whether every channel has moved.
+func (c *fanCounters) started() bool {
+	for i := range c {
+		if c[i].Load() == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// count keeps the meter up to date, from when all channels move until a channel's goroutine fails.
 func (c *fanCounters) count(r *role, failed <-chan error) error {
 	t := time.NewTicker(fanCount)
 	defer t.Stop()
-	for last := int64(0); ; {
+	for last, started := int64(0), false; ; {
 		select {
 		case err := <-failed:
 			return err
 		case <-t.C:
+		}
+		if started = started || c.started(); !started {
+			continue
 		}
 		if now := c.sum(); now > last {
 			r.meter.Add((now-last)*frameSize, now-last)
@@ -113,7 +128,7 @@ func fanWrite(ctx context.Context, out *weir.Output, c *counter) error {
 
 func receiveFan(ctx context.Context, r *role) error {
 	var counters fanCounters
-	var stalled atomic.Bool
+	var stalled stall
 	r.opening = func() (func() map[string]float64, error) { return fanMeasure(&counters, &stalled) }
 	failed := make(chan error, fanChannels)
 	for i := range fanChannels {
@@ -121,20 +136,19 @@ func receiveFan(ctx context.Context, r *role) error {
 		if err != nil {
 			return err
 		}
-		stop := new(atomic.Bool)
+		var wait *stall
 		if i == fanStalled {
-			stop = &stalled
+			wait = &stalled
 		}
-		go func() { failed <- fanRead(ctx, r, in, &counters[i], stop) }()
+		go func() { failed <- fanRead(ctx, r, in, &counters[i], wait) }()
 	}
 	return counters.count(r, failed)
 }
 
-func fanRead(ctx context.Context, r *role, in *weir.Input, c *counter, stop *atomic.Bool) error {
+func fanRead(ctx context.Context, r *role, in *weir.Input, c *counter, stalled *stall) error {
 	for n := uint64(0); ; n++ {
-		if stop.Load() {
-			<-ctx.Done() // the channel is full of what nobody reads, until this process ends
-			return ctx.Err()
+		if stalled != nil {
+			stalled.wait()
 		}
 		p, _, err := in.NextBuffer(ctx)
 		if err != nil {
@@ -149,47 +163,81 @@ func fanRead(ctx context.Context, r *role, in *weir.Input, c *counter, stop *ato
 	}
 }
 
-// fanMeasure takes the rates before, stops the reader of a channel, and lets the window begin.
-func fanMeasure(c *fanCounters, stalled *atomic.Bool) (closing func() map[string]float64, err error) {
-	rates := func(begin time.Time, from *[fanChannels]int64) (all [fanChannels]float64) {
-		d := time.Since(begin).Seconds()
-		for i := range all {
-			all[i] = float64(c[i].Load()-from[i]) / d
-		}
-		return all
+// fanMeasure takes the rates with and without the stalled reader, in turn and several times, so that a machine that becomes slower
+// meanwhile changes both. Then it stops that reader for good and lets the window begin.
+func fanMeasure(c *fanCounters, stall *stall) (closing func() map[string]float64, err error) {
+	var before, during fanRates
+	for range fanCycles {
+		before.take(c)
+		stall.set(true)
+		time.Sleep(fanSettle)
+		during.take(c)
+		stall.set(false)
+		time.Sleep(fanSettle)
 	}
-	snap := func() (all [fanChannels]int64) {
-		for i := range all {
-			all[i] = c[i].Load()
-		}
-		return all
-	}
-	begin, from := time.Now(), snap()
-	time.Sleep(fanBefore)
-	before := rates(begin, &from)
-	stalled.Store(true)
+	kept, slowest, err := fanRatios(&before, &during)
+	stall.set(true)
 	time.Sleep(fanSettle)
-	begin, from = time.Now(), snap()
-	if before[fanStalled] == 0 {
-		return nil, errors.New("the channel that is to be stalled did not move before, so nothing is shown")
-	}
-	return func() map[string]float64 {
-		during := rates(begin, &from)
-		return fanRatios(before, during)
-	}, nil
+	return func() map[string]float64 { return map[string]float64{"kept": kept, "slowest_of_mean": slowest} }, err
 }
 
-// fanRatios compares the channels that are read with themselves and with each other. A stalled channel that moved gives
-// nothing.
-func fanRatios(before, during [fanChannels]float64) map[string]float64 {
-	if during[fanStalled] > 0 {
-		return nil
+// fanRates are the frames of each channel over some periods.
+type fanRates struct {
+	frames  [fanChannels]int64
+	seconds float64
+}
+
+// take adds a period.
+func (r *fanRates) take(c *fanCounters) {
+	begin := time.Now()
+	for i := range c {
+		r.frames[i] -= c[i].Load()
 	}
-	sumBefore, sum, slowest := 0.0, 0.0, during[1]
+	time.Sleep(fanPeriod)
+	for i := range c {
+		r.frames[i] += c[i].Load()
+	}
+	r.seconds += time.Since(begin).Seconds()
+}
+
+// fanRatios compares the channels that are read with themselves and with each other.
+func fanRatios(before, during *fanRates) (kept, slowestOfMean float64, err error) {
+	switch {
+	case before.frames[fanStalled] == 0:
+		return 0, 0, errors.New("the channel that is to be stalled did not move before, so nothing is shown")
+	case during.frames[fanStalled] > 0:
+		return 0, 0, fmt.Errorf("the stalled channel moved: %d frames", during.frames[fanStalled])
+	}
+	sumBefore, sum, slowest := int64(0), int64(0), during.frames[1]
 	for i := 1; i < fanChannels; i++ {
-		sumBefore += before[i]
-		sum += during[i]
-		slowest = min(slowest, during[i])
+		sumBefore += before.frames[i]
+		sum += during.frames[i]
+		slowest = min(slowest, during.frames[i])
 	}
-	return map[string]float64{"kept": sum / sumBefore, "slowest_of_mean": slowest / (sum / (fanChannels - 1))}
+	kept = float64(sum) / during.seconds / (float64(sumBefore) / before.seconds)
+	return kept, float64(slowest) * (fanChannels - 1) / float64(sum), nil
+}
+
+// stall stops a reader for a while.
+type stall struct {
+	mu sync.Mutex // held while stalled
+	on bool
+}
+
+func (s *stall) set(on bool) {
+	switch {
+	case on == s.on:
+		return
+	case on:
+		s.mu.Lock()
+	default:
+		s.mu.Unlock()
+	}
+	s.on = on
+}
+
+// wait returns when the reader may go on.
+func (s *stall) wait() {
+	s.mu.Lock()
+	s.mu.Unlock() //nolint:staticcheck // waiting is all
 }
