@@ -30,6 +30,11 @@ func (c *Config) tls() (server, client *netio.TLS, err error) {
 	s, k := c.TLS.Clone(), c.TLS.Clone()
 	// Each connection is verified for itself.
 	s.SessionTicketsDisabled, k.ClientSessionCache = true, nil
+	if len(k.Certificates) == 1 && k.GetClientCertificate == nil {
+		// Shown also to servers that say they trust other authorities: they then tell what is wrong with it, rather than that
+		// there is none.
+		k.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &k.Certificates[0], nil }
+	}
 	callback := c.TLS.VerifyConnection != nil || c.TLS.VerifyPeerCertificate != nil
 	hasCert := len(c.TLS.Certificates) > 0
 	s.MinVersion, k.MinVersion = max(s.MinVersion, tls.VersionTLS12), max(k.MinVersion, tls.VersionTLS12)
