@@ -44,7 +44,7 @@ func newInspect() *cobra.Command {
 	fs.BoolVar(&f.json, "json", false, "print JSON, one object a line")
 	fs.BoolVar(&f.elements, "elements", false, "show the records, too, as stream elements")
 	fs.StringVar(&f.compress, "compress", "", "how compressed buffers are compressed, for --elements: LZ4 or ZSTD")
-	fs.StringVar(&f.channel, "channel", "", "show this channel only: how its id begins, in hexadecimal digits")
+	fs.StringVar(&f.channel, "channel", "", "show this channel only: how its id begins, or FIRST..LAST, in hexadecimal digits")
 	fs.StringSliceVar(&f.kinds, "kind", nil, "show these frames only: names of messages, data types or events; data; event")
 	fs.BoolVar(&f.quiet, "quiet", false, "show the summary only, no frames")
 	fs.UintSliceVar(&f.ports, "port", nil, "of packets, read only connections with this port at either end")

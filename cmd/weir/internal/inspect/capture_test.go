@@ -144,7 +144,7 @@ func TestCaptureGap(t *testing.T) {
 		}
 		last := r.frames[len(r.frames)-1]
 		if !tail && (last.Buffer == nil && last.Message != credit.MsgCancelPartitionRequest || last.State.CreditKnown) {
-			t.Errorf("the last frame is %s with %s", Describe(&last), last.State)
+			t.Errorf("the last frame is %s with %s", Describe(&last), last.State.Text())
 		}
 		if end := last.Offset + last.Length; end != size[last.Dir] {
 			t.Errorf("the last frame ends at %d of %d", end, size[last.Dir])
@@ -179,7 +179,7 @@ func TestCaptureBeginsLate(t *testing.T) {
 	}
 	for _, f := range r.frames {
 		if f.State.CreditKnown || len(f.Odd) > 0 {
-			t.Fatalf("%s: %s %q", Describe(&f), f.State, f.Odd)
+			t.Fatalf("%s: %s %q", Describe(&f), f.State.Text(), f.Odd)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // Filter passes some of the frames. The zero value passes all. Accounts are kept of the others, too.
 type Filter struct {
-	// Channel is how the hexadecimal id of a channel begins.
+	// Channel is how the hexadecimal id of a channel begins, or begins and ends: "4a0f..0001".
 	Channel string
 	// Kinds are names of messages, data types or events, or "data" or "event"; none means all. Case does not count.
 	Kinds []string
@@ -20,8 +20,8 @@ type Filter struct {
 
 // Check refuses what no frame can pass.
 func (f *Filter) Check() error {
-	if len(f.Channel) > 32 || strings.Trim(strings.ToLower(f.Channel), "0123456789abcdef") != "" {
-		return fmt.Errorf("channel %q: want the first of 32 hexadecimal digits", f.Channel)
+	if digits := strings.Replace(f.Channel, "..", "", 1); len(digits) > 32 || strings.Trim(strings.ToLower(digits), "0123456789abcdef") != "" {
+		return fmt.Errorf("channel %q: want the first of 32 hexadecimal digits, or FIRST..LAST", f.Channel)
 	}
 	for _, k := range f.Kinds {
 		if !slices.ContainsFunc(kinds(), func(name string) bool { return strings.EqualFold(name, k) }) {
@@ -48,7 +48,8 @@ func kinds() []string {
 
 // channel reports whether frames of the channel pass.
 func (f *Filter) channel(id credit.ChannelID) bool {
-	return f.Channel == "" || strings.HasPrefix(id.String(), strings.ToLower(f.Channel))
+	first, last, _ := strings.Cut(strings.ToLower(f.Channel), "..")
+	return first+last == "" || strings.HasPrefix(id.String(), first) && strings.HasSuffix(id.String(), last)
 }
 
 // frame reports whether a frame passes.

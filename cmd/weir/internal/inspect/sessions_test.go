@@ -93,7 +93,7 @@ func check(t *testing.T, r *recording, size [2]int64) {
 			t.Errorf("frame %d is called %q", i, text)
 		}
 		if len(f.Odd) > 0 || f.State.Credit < 0 || !f.Channel.IsZero() && !f.State.CreditKnown {
-			t.Errorf("frame %d, %s: %s %q", i, r.texts[i], f.State, f.Odd)
+			t.Errorf("frame %d, %s: %s %q", i, r.texts[i], f.State.Text(), f.Odd)
 		}
 	}
 	if end != size {
@@ -321,9 +321,9 @@ func Example() {
 	err = ReadFiles(files, Config{}, &Text{W: os.Stdout, Filter: Filter{Kinds: []string{"event", "AddCredit"}}, Quiet: false})
 	fmt.Println(err)
 	// Output:
-	// s2c    1027     52 f195bf05 BufferResponse 1 END_OF_DATA: EndOfData(DRAIN) | credit 1, backlog 0
-	// c2s      97     29 f195bf05 AddCredit +1 | credit 2, backlog 0
-	// s2c    1079     51 f195bf05 BufferResponse 2 END_OF_PARTITION: EndOfPartitionEvent | credit 2, backlog 0, closed
+	// s2c    1027     52 f195..3dba BufferResponse 1 END_OF_DATA: EndOfData(DRAIN) | credit 1, backlog 0
+	// c2s      97     29 f195..3dba AddCredit +1 | credit 2, backlog 0
+	// s2c    1079     51 f195..3dba BufferResponse 2 END_OF_PARTITION: EndOfPartitionEvent | credit 2, backlog 0, closed
 	//
 	// summary: c2s 4 frames, 176 bytes; s2c 3 frames, 1130 bytes
 	// channel f195bf05e0755b29c594825b67493dba: subpartition 0 of 352cccfc0946b8f0552cf1e4a8ab85dd#0@73d51abbd89cb8196f0efb6892f94d68_f7bed9d4b5f308680190e5722719b812_0_0

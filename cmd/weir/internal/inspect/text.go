@@ -61,13 +61,13 @@ func (p *Text) Frame(f *Frame) error {
 	if err != nil {
 		return err
 	}
-	id := "-       "
+	id := "-         "
 	if !f.Channel.IsZero() {
-		id = f.Channel.String()[:8]
+		id = short(f.Channel)
 	}
 	line := fmt.Sprintf("%s%s %7d %6d %s %s", head, f.Dir, f.Offset, f.Length, id, Describe(f))
 	if !f.Channel.IsZero() {
-		line += " | " + f.State.String()
+		line += " | " + f.State.Text()
 	}
 	for _, odd := range f.Odd {
 		line += " !! " + odd
@@ -76,8 +76,15 @@ func (p *Text) Frame(f *Frame) error {
 	return err
 }
 
-// String is "credit 2, backlog 0", and what else there is to say; ? is what is not known.
-func (s State) String() string {
+// short is how a channel is named on a line: both ends of its id, since clients may draw only one of them at random. A
+// filter takes it.
+func short(id credit.ChannelID) string {
+	s := id.String()
+	return s[:4] + ".." + s[len(s)-4:]
+}
+
+// Text is "credit 2, backlog 0", and what else there is to say; ? is what is not known.
+func (s State) Text() string {
 	number := func(n int64, known bool) string {
 		if !known {
 			return "?"
@@ -230,7 +237,7 @@ func (p *Text) channel(b *strings.Builder, s *Summary, c *Channel) {
 	fmt.Fprintf(b, "\n  frames    c2s %d (%d bytes), s2c %d (%d bytes): %d data with %d bytes, %d events\n",
 		c.Frames[ToServer], c.Bytes[ToServer], c.Frames[ToClient], c.Bytes[ToClient], c.Data, c.Payload, c.Events)
 	fmt.Fprintf(b, "  credit    %d requested with, %d granted, %d used; largest backlog %d; in the end %s\n",
-		c.initial(), c.Granted, c.Data, c.MaxBacklog, c.State)
+		c.initial(), c.Granted, c.Data, c.MaxBacklog, c.Text())
 	if c.Failure != nil {
 		fmt.Fprintf(b, "  failed    %s\n", printable(c.Failure.Cause.Error()))
 	}
