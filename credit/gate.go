@@ -1,6 +1,7 @@
 package credit
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/weirflow/weir/ringbuf"
@@ -326,10 +327,15 @@ func (g *Gate) Deliver(a Arrival) {
 	}
 }
 
-// fail records the error of a channel: the first one counts. The poll that reaches the channel returns it.
+// fail records the error of a channel: the first one counts. The poll that reaches the channel returns it, with the channel's
+// name: one connection's error is that of many channels.
 func (g *Gate) fail(c *gateChannel, err error) {
 	if c.released || c.err != nil {
 		return
+	}
+	var named *ChannelError
+	if !errors.As(err, &named) {
+		err = c.error(err)
 	}
 	c.err = err
 	g.enqueue(c, false, 0, false)

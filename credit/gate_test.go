@@ -347,7 +347,12 @@ func TestGateChannelError(t *testing.T) {
 	boom, later := errors.New("boom"), errors.New("later")
 	g.Deliver(Arrival{Channel: 0, Err: boom})
 	g.Deliver(Arrival{Channel: 0, Err: later})
-	g.polls("error boom", "1:b", "none")
+	_, _, err := g.Poll()
+	var named *ChannelError
+	if !errors.Is(err, boom) || !errors.As(err, &named) || named.Index != 0 {
+		t.Errorf("%v", err)
+	}
+	g.polls("1:b", "none")
 	if err := g.Resume(0); !errors.Is(err, boom) {
 		t.Errorf("resume: %v", err)
 	}
