@@ -19,6 +19,7 @@ type exchangeFlags struct {
 	name, partitionID, flink, stats string
 	wait                            time.Duration
 	maxRecord, memory, segment      int64
+	tls                             tlsFlags
 }
 
 func (f *exchangeFlags) add(fs *pflag.FlagSet) {
@@ -30,6 +31,7 @@ func (f *exchangeFlags) add(fs *pflag.FlagSet) {
 	fs.Int64Var(&f.maxRecord, "max-record", 64<<20, "largest record in bytes")
 	fs.Int64Var(&f.memory, "memory", 64<<20, "budget for network buffers in bytes")
 	fs.Int64Var(&f.segment, "segment-size", 32<<10, "size of a network buffer in bytes; the same at both ends")
+	f.tls.add(fs)
 }
 
 // config checks what both ends need.
@@ -43,6 +45,9 @@ func (f *exchangeFlags) config() (cfg weir.Config, id weir.PartitionID, err erro
 		}
 	}
 	cfg = weir.Config{Memory: f.memory, SegmentSize: int(f.segment), MaxRecord: int(f.maxRecord)}
+	if cfg.TLS, err = f.tls.config(); err != nil {
+		return cfg, id, err
+	}
 	switch f.flink {
 	case "2.3":
 		cfg.Flink = weir.Flink23

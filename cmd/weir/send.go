@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"log/slog"
 	"os"
 	"time"
 
@@ -97,6 +98,7 @@ func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdou
 		in = file
 	}
 	cfg.Listen = f.listen
+	cfg.Logger = slog.New(slog.NewTextHandler(stderr, nil)) // receivers that are refused
 	cfg.RequestTimeout = requestTimeout
 	node, err := weir.Open(cfg)
 	if err != nil {
