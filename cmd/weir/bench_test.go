@@ -9,9 +9,9 @@ import (
 )
 
 // measure runs a scenario for a moment and returns the line that it ends with.
-func measure(t *testing.T, scenario string) (r bench.Result) {
+func measure(t *testing.T, scenario string, args ...string) (r bench.Result) {
 	t.Helper()
-	p := start(t, "bench", scenario, "--seconds", "0.1", "--json").succeeds()
+	p := start(t, append([]string{"bench", scenario, "--seconds", "0.1", "--json"}, args...)...).succeeds()
 	d := json.NewDecoder(strings.NewReader(p.stdout[len(p.stdout)-1]))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
@@ -34,8 +34,8 @@ func TestBench(t *testing.T) {
 
 func TestBenchChannels(t *testing.T) {
 	t.Parallel()
-	r := measure(t, "channels")
-	if len(r.Points) < 4 || r.CostRatio <= 0 {
+	r := measure(t, "channels", "--channels", "64,1000")
+	if len(r.Points) != 2 || r.CostRatio <= 0 {
 		t.Fatalf("%+v", r)
 	}
 	for _, p := range r.Points {
@@ -45,7 +45,13 @@ func TestBenchChannels(t *testing.T) {
 	}
 }
 
-func TestBenchHasNoSuchScenario(t *testing.T) {
+func TestBenchRefuses(t *testing.T) {
+	for _, args := range [][]string{{"bulk", "--channels", "3"}, {"channels", "--channels", "0"}} {
+		if _, err := execute(append([]string{"bench"}, args...)...); err == nil {
+			t.Errorf("bench %v goes on", args)
+		}
+	}
+
 	if _, err := execute("bench", "nothing"); err == nil || !strings.Contains(err.Error(), "channels") {
 		t.Errorf("%v", err)
 	}

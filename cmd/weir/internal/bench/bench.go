@@ -68,6 +68,8 @@ type Options struct {
 	JSON   bool          // end with one line of JSON
 	// Profile is the folder for a CPU profile of each process, of its window; empty: none.
 	Profile string
+	// Points are the numbers of channels that are measured, in place of a scenario's own. Only for a scenario that has such.
+	Points []int
 	// Channels is the number of channels, for a role of a scenario that is measured with several.
 	Channels int
 }
@@ -118,6 +120,17 @@ func Run(ctx context.Context, out io.Writer, name string, opt Options) error {
 	s, err := find(name)
 	if err != nil {
 		return err
+	}
+	if len(opt.Points) > 0 {
+		if len(s.points) == 0 {
+			return fmt.Errorf("scenario %s has its own number of channels", name)
+		}
+		s.points = opt.Points
+	}
+	for _, n := range s.points {
+		if n < 1 {
+			return fmt.Errorf("%d channels", n)
+		}
 	}
 	var res Result
 	var points []Point
