@@ -68,6 +68,7 @@ type connection struct {
 	name     string
 	latency  int64
 	cutUntil int64
+	broken   bool // reset: nothing gets through any more
 }
 
 func (w *world) connect(name string, from, to *node, a, b handler) *connection {
@@ -80,7 +81,7 @@ func (w *world) connect(name string, from, to *node, a, b handler) *connection {
 	return c
 }
 
-func (c *connection) dead() bool { return c.a.closed || c.b.closed }
+func (c *connection) dead() bool { return c.a.closed || c.b.closed || c.broken }
 
 // cut stops all delivery for a while; nothing is lost.
 func (c *connection) cut(d int64) {
@@ -94,6 +95,7 @@ func (c *connection) cut(d int64) {
 func (c *connection) reset() {
 	c.w.exp.Resets++
 	c.w.note(c.name, "reset")
+	c.broken = true
 	for _, e := range []*end{c.a, c.b} {
 		e.in, e.inBytes = nil, 0
 		c.w.after(c.w.soon(), func() { e.node.post(func() { e.close(errReset) }) })
@@ -186,6 +188,9 @@ func (e *end) flush() {
 // write moves bytes into the pipe and reports whether all went.
 func (e *end) write() bool {
 	w := e.node.w
+	if e.conn.broken {
+		return false
+	}
 	if e.pending == 0 {
 		return true
 	}
@@ -248,6 +253,9 @@ func (e *end) ready() (n int) {
 // read does one read and hands its bytes to the handler in pieces. The memory is overwritten then: nobody may keep it.
 func (e *end) read() {
 	w := e.node.w
+	if e.conn.broken {
+		return
+	}
 	n := e.ready()
 	if n == 0 {
 		if e.eof > 0 && len(e.in) == 0 && w.now >= max(e.eof, e.conn.cutUntil) {

@@ -81,3 +81,13 @@ func TestSeeds(t *testing.T) {
 		t.Errorf("no exposure at all: %s", strings.Join(nothing, ", "))
 	}
 }
+
+// TestReproducible runs some seeds twice and with a trace: nothing but the seed decides what happens.
+func TestReproducible(t *testing.T) {
+	for seed := uint64(1); seed <= 40; seed++ {
+		a, b := Run(seed, Options{}), Run(seed, Options{Trace: new(lastLines)})
+		if a.Digest != b.Digest || a.Steps != b.Steps || a.Exposure != b.Exposure {
+			t.Errorf("seed %d: two runs differ: %d and %d steps, digests %x and %x", seed, a.Steps, b.Steps, a.Digest, b.Digest)
+		}
+	}
+}

@@ -192,7 +192,7 @@ func (v *vertex) openInput() {
 		in.releaser = v.node.recv.Local().NewReleaser()
 	}
 	for ch, from := range j.stages[v.stage-1] {
-		e := &edge{name: fmt.Sprintf("%s-%s", from.name, v.name), from: from, to: v, sub: v.index, ch: ch,
+		e := &edge{name: fmt.Sprintf("%s-%s", from.name, v.name), from: from, to: v, sub: v.index, ch: ch, since: w.now,
 			id: channelID(j.attempt, from.stage<<8|from.index, v.stage<<8|v.index)}
 		j.edges[e.id] = e
 		j.order = append(j.order, e)
