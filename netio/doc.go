@@ -61,4 +61,11 @@
 // On Linux sockets are driven by epoll and raw system calls. Elsewhere, with `-tags weirportable`, and for connections that are
 // not plain sockets (TLS), a reader and a writer goroutine per connection use package net and post to the loop; handlers see no
 // difference. That costs two goroutine switches each way and one chunk of 64 KiB a connection.
+//
+// # TLS
+//
+// [Loop.ListenTLS] and [Loop.DialTLS] do handshakes in goroutines, never in a turn, within a deadline and, for accepted connections,
+// a bound on how many are at it. Then the connection is like any other one. An end of stream is close_notify. One without it
+// between two records reads like an orderly end, as crypto/tls has it, so a protocol needs an end of its own; within a record it
+// is an error. crypto/tls makes one small object for each record that is read; the driver itself allocates nothing.
 package netio

@@ -1,6 +1,7 @@
 package netio
 
 import (
+	"crypto/tls"
 	"net"
 	"os"
 	"sync"
@@ -16,8 +17,9 @@ import (
 //
 // So memory is bounded by one chunk and one batch. It costs two goroutine switches each way, and a few allocations.
 type portable struct {
-	c  *Conn
-	nc net.Conn
+	c      *Conn
+	nc     net.Conn
+	agreed *tls.ConnectionState // nil: no TLS, or its handshake was not through
 
 	// The reader's, until it has handed the chunk over; then the loop's, until next.
 	chunk   []byte
@@ -47,7 +49,7 @@ type pconn = portable
 const portableChunk = 64 << 10
 
 func newPortable(c *Conn, nc net.Conn) *portable {
-	return &portable{c: c, nc: nc, next: make(chan struct{}, 1), work: make(chan struct{}, 1), stop: make(chan struct{})}
+	return &portable{c: c, nc: nc, agreed: agreement(nc), next: make(chan struct{}, 1), work: make(chan struct{}, 1), stop: make(chan struct{})}
 }
 
 // start starts the goroutines. They end after close.

@@ -176,13 +176,21 @@ func (t TLS) client(ctx context.Context, nc net.Conn, addr string) (net.Conn, er
 	return tc, nil
 }
 
-// TLS returns what was agreed with the peer; false: the connection is not secured, or its handshake is not through. Any goroutine.
+// TLS returns what was agreed with the peer; false: the connection is not secured, or was adopted before its handshake. Any
+// goroutine.
 func (c *Conn) TLS() (tls.ConnectionState, bool) {
-	if c.p != nil {
-		if tc, ok := c.p.nc.(*tls.Conn); ok {
-			st := tc.ConnectionState()
-			return st, st.HandshakeComplete
+	if c.p == nil || c.p.agreed == nil {
+		return tls.ConnectionState{}, false
+	}
+	return *c.p.agreed, true
+}
+
+// agreement is asked for before the connection's goroutines start, as it may have to wait for them later.
+func agreement(nc net.Conn) *tls.ConnectionState {
+	if tc, ok := nc.(*tls.Conn); ok {
+		if st := tc.ConnectionState(); st.HandshakeComplete {
+			return &st
 		}
 	}
-	return tls.ConnectionState{}, false
+	return nil
 }
