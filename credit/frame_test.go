@@ -422,6 +422,8 @@ func TestClientRefuses(t *testing.T) {
 		{"error cut", patch(g["io-boom"][:100], 0, 100), ErrUnreadableError},
 		{"error surplus", grow(g["io-boom"], 1), ErrUnreadableError},
 		{"error flag", put(g["io-hello"], len(g["io-hello"])-1, 1), ErrUnreadableError},
+		{"error length 8", patch(g["io-boom"], 0, 8), ErrFrameLength},
+		{"error length 0", patch(g["io-boom"], 0, 0), ErrFrameLength},
 		{"error empty", patch(g["io-boom"][:9], 0, 9), ErrUnreadableError},
 	} {
 		for _, step := range []int{len(tc.in), 1} {
