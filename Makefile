@@ -101,9 +101,9 @@ fuzz: ## each fuzz target for FUZZTIME
 	if [ $$found = 0 ]; then echo "make fuzz: there are no fuzz targets in $(PKG) yet" >&2; exit 2; fi
 
 .PHONY: sim
-sim: ## the deterministic simulator over SEEDS seeds
+sim: ## the deterministic simulator over SEEDS seeds; SEED=n runs that one and prints its trace
 	@$(call need,fuzz/sim,the simulator)
-	SEEDS=$(SEEDS) go test -count 1 -timeout 30m ./fuzz/sim/... $(ARGS)
+	@SEEDS=$(SEEDS) SEED=$(SEED) go test -count 1 -timeout 60m -v -run 'TestSeeds$$' ./fuzz/sim $(ARGS)
 
 .PHONY: stress
 stress: ## the stress tests under race, at 1, 2, 4 and 16 processors; KILLS ends of exchanges killed; SEED=n repeats

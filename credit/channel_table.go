@@ -1,9 +1,12 @@
 package credit
 
 import (
+	"bytes"
 	"encoding/binary"
 	"iter"
+	"maps"
 	"math/bits"
+	"slices"
 )
 
 // channelTable finds what belongs to a channel's id, for each message of a connection. The one thing it adds to a map is a place for
@@ -70,11 +73,13 @@ func (t *channelTable[T]) remove(id ChannelID) {
 
 func (t *channelTable[T]) len() int { return len(t.all) }
 
-// values yields all in any order. The loop may remove what it got.
+// values yields all in ascending order of their ids, so that what is done for each of them, at the end of a connection, is
+// done in the same order in each run. The loop may remove what it got, or others.
 func (t *channelTable[T]) values() iter.Seq[*T] {
 	return func(yield func(*T) bool) {
-		for _, v := range t.all {
-			if !yield(v) {
+		ids := slices.SortedFunc(maps.Keys(t.all), func(a, b ChannelID) int { return bytes.Compare(a[:], b[:]) })
+		for _, id := range ids {
+			if v := t.all[id]; v != nil && !yield(v) {
 				return
 			}
 		}

@@ -1,6 +1,9 @@
 package credit
 
 import (
+	"bytes"
+	"maps"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -37,11 +40,13 @@ func TestChannelTableIsAMap(t *testing.T) {
 				if table.len() != len(model) {
 					t.Fatalf("%d, want %d", table.len(), len(model))
 				}
+				ids := slices.SortedFunc(maps.Keys(model), func(a, b ChannelID) int { return bytes.Compare(a[:], b[:]) })
 				n := 0
 				for v := range table.values() {
-					if n++; v == nil {
-						t.Fatal("a nil value")
+					if n >= len(ids) || v != model[ids[n]] {
+						t.Fatalf("value %d is not that of the next id", n)
 					}
+					n++
 				}
 				if n != len(model) {
 					t.Fatalf("%d values, want %d", n, len(model))

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -76,7 +77,12 @@ func TestSeeds(t *testing.T) {
 		Run(seed, Options{Trace: &trace})
 		t.Errorf("%v\n%s\n%s", rep.Err, rep.Plan, trace.last(60))
 	}
-	t.Logf("%d steps\n%v\n%d passed, %d failed", steps, &all, n-failed, failed)
+	summary := fmt.Sprintf("%d steps\n%v\n%d passed, %d failed", steps, &all, n-failed, failed)
+	if os.Getenv("SEEDS") != "" {
+		fmt.Println(summary)
+	} else {
+		t.Log("\n" + summary)
+	}
 	if nothing := all.Nil(); len(nothing) > 0 && n >= 200 {
 		t.Errorf("no exposure at all: %s", strings.Join(nothing, ", "))
 	}
