@@ -539,3 +539,22 @@ func TestStatusNames(t *testing.T) {
 		}
 	}
 }
+
+// What a sender sends behind the end of its channel goes home unread, and so does what was left of a record.
+func TestDataAfterEndOfPartition(t *testing.T) {
+	r := newRig(t, task.InputConfig{}, 2)
+	in := r.inputs[0]
+	r.data(0, 0, records(1)[:7])
+	must(t, r.next(in))
+	r.event(0, 0, event.Event{Kind: event.EndOfPartition})
+	r.data(0, 0, records(1)[7:])
+	must(t, r.next(in))
+	r.data(0, 0, records(2))
+	r.data(0, 1, records(3))
+	must(t, r.next(in))
+	r.is("NOTHING_AVAILABLE", "NOTHING_AVAILABLE", "rec(3)", "NOTHING_AVAILABLE")
+	r.local.Drain()
+	if n := r.local.Stats().InUse; n > 1 { // the last record's, until the next call
+		t.Errorf("%d segments are in use", n)
+	}
+}
