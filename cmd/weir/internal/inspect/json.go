@@ -83,7 +83,7 @@ type jsonElement struct {
 	Kind      string `json:"kind,omitempty"`
 	Text      string `json:"text,omitempty"`
 	Timestamp *int64 `json:"timestamp,omitempty"`
-	Value     []byte `json:"value,omitempty"` // base64
+	Data      []byte `json:"data,omitempty"` // value of a record, base64
 	Invalid   string `json:"invalid,omitempty"`
 }
 
@@ -244,7 +244,7 @@ func (p *JSON) Element(e *Element) error {
 		return p.print(j)
 	}
 	el := &e.Element
-	j.Kind, j.Text, j.Value = el.Kind.String(), el.String(), el.Value
+	j.Kind, j.Text, j.Data = el.Kind.String(), el.String(), el.Value
 	j.Timestamp = ifKnown(el.Timestamp, el.HasTimestamp || el.Kind == serde.Watermark || el.Kind == serde.InternalWatermark || el.Kind == serde.LatencyMarker)
 	return p.print(j)
 }

@@ -38,10 +38,10 @@ func (s *Summary) finish(from *Session) {
 	}
 }
 
-// waits calls f for each reason that somebody waited for.
+// waits calls f for each reason that somebody waited for longer than the times can tell.
 func (c *Channel) waits(f func(r Reason, w *Wait)) {
 	for r := range numReasons {
-		if w := &c.Waits[r]; w.Times > 0 && r != Moving {
+		if w := &c.Waits[r]; w.Total > 0 && r != Moving {
 			f(r, w)
 		}
 	}
