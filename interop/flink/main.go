@@ -151,7 +151,7 @@ func run(p *peer, c cell, k *keys, seed int64, limit time.Duration) (res result,
 	if c.tls {
 		e.keys = k
 	}
-	s := newScript(seed, c.channels, rounds(c.channels), !c.sends)
+	s := newScript(seed, c.channels, rounds(c.channels))
 	f := receiveCell
 	if c.sends {
 		f = sendCell

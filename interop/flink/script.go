@@ -33,8 +33,6 @@ type script struct {
 	seed     int64
 	channels int
 	rounds   int
-	// stamped: every third record has a timestamp.
-	stamped bool
 	// elements, by channel: the record's size, or -1-t for a watermark of time t.
 	elements [][]int
 	// offsets, by channel and element: where its bytes begin; one more at the end.
@@ -48,9 +46,9 @@ type script struct {
 	watermarkAfter []bool
 }
 
-func newScript(seed int64, channels, rounds int, stamped bool) *script {
+func newScript(seed int64, channels, rounds int) *script {
 	s := &script{
-		seed: seed, channels: channels, rounds: rounds, stamped: stamped,
+		seed: seed, channels: channels, rounds: rounds,
 		elements: make([][]int, channels), offsets: make([][]int64, channels), pauses: make([]map[int]int, channels),
 		barrierAfter: make([]int, rounds), watermarkAfter: make([]bool, rounds),
 	}
@@ -156,7 +154,8 @@ func (s *script) size(c, e int) int {
 
 func (s *script) isRecord(c, e int) bool { return s.elements[c][e] >= 0 }
 
-func (s *script) hasTimestamp(e int) bool { return s.stamped && e%3 == 0 }
+// hasTimestamp: every third record has one, the number of its element.
+func (s *script) hasTimestamp(e int) bool { return e%3 == 0 }
 
 // length is the number of bytes that an element takes in a channel, with its length.
 func (s *script) length(c, e int) int {

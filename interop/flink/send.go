@@ -132,9 +132,13 @@ func (w *sender) run(ctx context.Context) error {
 }
 
 func (w *sender) record(ctx context.Context, c int) error {
-	w.buf = w.s.content(w.buf[:0], c, w.next[c])
+	e := w.next[c]
 	w.next[c]++
+	w.buf = w.s.content(w.buf[:0], c, e)
 	w.rep.record(c, w.buf)
+	if w.s.hasTimestamp(e) {
+		return w.out.WriteToAt(ctx, c, int64(e), w.buf)
+	}
 	return w.out.WriteTo(ctx, c, w.buf)
 }
 

@@ -59,7 +59,7 @@ public final class Main {
 
     private static Report send(String[] command) throws Exception {
         Script script =
-                new Script(Long.parseLong(command[1]), Integer.parseInt(command[2]), Integer.parseInt(command[3]), true);
+                new Script(Long.parseLong(command[1]), Integer.parseInt(command[2]), Integer.parseInt(command[3]));
         acknowledged = 0;
         return new Sender(script, Keys.of(command[4]), Main::acknowledged)
                 .run((port, id) -> answer("ready " + port + " " + HexFormat.of().formatHex(id.getBytes())));
@@ -67,7 +67,7 @@ public final class Main {
 
     private static Report receive(String[] command) throws Exception {
         Script script =
-                new Script(Long.parseLong(command[4]), Integer.parseInt(command[5]), Integer.parseInt(command[6]), false);
+                new Script(Long.parseLong(command[4]), Integer.parseInt(command[5]), Integer.parseInt(command[6]));
         return new Receiver(script, Keys.of(command[7]), id -> answer("complete " + id))
                 .run(
                         new InetSocketAddress(command[1], Integer.parseInt(command[2])),

@@ -173,7 +173,10 @@ final class Receiver {
         check(element.isRecord() && script.isRecord(c, e), "channel " + c + ", element " + e + " is of the wrong kind");
         StreamRecord<byte[]> record = element.asRecord();
         check(Arrays.equals(record.getValue(), script.content(c, e)), "channel " + c + ", record " + e + " is not what was sent");
-        check(record.hasTimestamp() == script.hasTimestamp(e), "channel " + c + ", record " + e + " has lost its timestamp, or won one");
+        boolean stamped = script.hasTimestamp(e);
+        check(
+                record.hasTimestamp() == stamped && (!stamped || record.getTimestamp() == e),
+                "channel " + c + ", record " + e + " has another timestamp: " + record);
         report.record(c, record.getValue());
         if (script.pauses[c][e] > 0) {
             Thread.sleep(script.pauses[c][e]);

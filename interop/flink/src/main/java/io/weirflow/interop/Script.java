@@ -28,8 +28,6 @@ final class Script {
     final long seed;
     final int channels;
     final int rounds;
-    /** Every third record has a timestamp. */
-    final boolean stamped;
     /** By channel and element: the record's size, or -1-t for a watermark of time t. */
     final int[][] elements;
     /** By channel and element: where its bytes begin; one more at the end. */
@@ -44,11 +42,10 @@ final class Script {
 
     private final int[] counts;
 
-    Script(long seed, int channels, int rounds, boolean stamped) {
+    Script(long seed, int channels, int rounds) {
         this.seed = seed;
         this.channels = channels;
         this.rounds = rounds;
-        this.stamped = stamped;
         barrierAfter = new int[rounds];
         watermarkAfter = new boolean[rounds];
         Arrays.fill(barrierAfter, -1);
@@ -155,8 +152,9 @@ final class Script {
         return elements[c][e] >= 0;
     }
 
+    /** Every third record has a timestamp, the number of its element. */
     boolean hasTimestamp(int e) {
-        return stamped && e % 3 == 0;
+        return e % 3 == 0;
     }
 
     /** The bytes that an element takes in a channel, with its length. */
