@@ -25,6 +25,7 @@ func number(t *testing.T, text, pattern string) float64 {
 // The demo proves what it says, with few lines. What it proves of rates is left to the demo itself: here the machine may be busy
 // with other tests, and a rate says nothing.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	const n = 60_000
 	in := file(t, lines(5000, func(i int) string { return fmt.Sprintf("word-%d of line %d,\tand so on", i%701, i) }))
 	p := start(t, "demo", "--lines", strconv.Itoa(n), "--seconds", "2", "--input", in)
@@ -44,8 +45,8 @@ func TestDemo(t *testing.T) {
 	if k := number(t, text, `checkpoints +(\d+) aligned`); k < 2 {
 		t.Errorf("%.0f checkpoints in two seconds, one every 200 ms\n%s", k, text)
 	}
-	if k := number(t, text, `slowest of the others kept ([0-9.]+)`); k < 0.5 {
-		t.Errorf("a reader kept only %.3f of its rate while another slept", k)
+	if k := number(t, text, `slowest of the others kept ([0-9.]+)`); k <= 0 {
+		t.Error("a reader stood still while another slept")
 	}
 	if used, budget := number(t, text, `memory +at most ([0-9.]+) of`), number(t, text, `at most [0-9.]+ of ([0-9.]+) MiB`); used <= 0 || used > budget {
 		t.Errorf("%.1f of %.1f MiB in use", used, budget)
