@@ -34,7 +34,7 @@ type role struct {
 }
 
 // Role runs one side until its window is over and its parent ends it.
-func Role(ctx context.Context, out io.Writer, name, side, addr string, opt Options) error {
+func Role(ctx context.Context, out io.Writer, name, side, addr string, opt Options) (err error) {
 	s, err := find(name)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func Role(ctx context.Context, out io.Writer, name, side, addr string, opt Optio
 	if r.node, err = weir.Open(cfg); err != nil {
 		return err
 	}
-	defer r.node.Close()
+	defer func() { err = errors.Join(err, r.node.Close()) }()
 	failed := make(chan error, 2)
 	go func() { failed <- work(ctx, r) }()
 	result := make(chan measure.Result, 1)

@@ -48,7 +48,7 @@ func Run(ctx context.Context, out io.Writer, opt Options) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // at worst it stays among the system's temporary files
 	d := &demo{opt: opt, out: out, dir: dir, fanRate: maxFanRate}
 	for s := range senders {
 		var own []string
