@@ -140,6 +140,7 @@ func (n *Node) start() (err error) {
 		}
 		n.client = credit.NewClient(n.loop, credit.ClientOptions{
 			Pool:    n.receive,
+			Policy:  credit.Batched{}, // a message of credit costs a system call and wakes the sender
 			Decoder: credit.DecoderConfig{Profile: n.cfg.Flink, MaxBuffer: n.cfg.SegmentSize},
 			TLS:     client,
 		})
