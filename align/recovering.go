@@ -97,6 +97,9 @@ func (r *Recovering) Finish() error {
 // Consumed reports whether all that was recovered has been handed out.
 func (r *Recovering) Consumed() bool { return r.left == 0 }
 
+// Arrived reports whether something was read that no poll has taken over yet.
+func (r *Recovering) Arrived() bool { return !r.ring.Empty() }
+
 // Poll hands out the next item; the ends of recovered state are kept back.
 func (r *Recovering) Poll() (credit.Item, credit.Status, error) {
 	for r.left > 0 {

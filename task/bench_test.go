@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/weirflow/weir/align"
+	"github.com/weirflow/weir/credit"
+	"github.com/weirflow/weir/segment"
+	"github.com/weirflow/weir/serde"
 	"github.com/weirflow/weir/task"
 )
 
@@ -50,5 +54,65 @@ func BenchmarkMailbox(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
+	})
+}
+
+// BenchmarkInput hands out records of 100 bytes, from buffers of 32 KiB that are delivered meanwhile: by Input alone as an operator
+// of its own would, and by a processor.
+func BenchmarkInput(b *testing.B) {
+	var es []serde.Element
+	for n := range uint64(300) {
+		e := rec(n)
+		e.Value = append(e.Value, make([]byte, 87)...)
+		es = append(es, e)
+	}
+	stream := framed(es...)
+	run := func(b *testing.B, read func(in *task.Input) int) {
+		gate := credit.NewGate(credit.GateConfig{Channels: 1})
+		in, err := task.NewInput(task.InputConfig{Gate: gate, Clock: func() align.Now { return align.Now{} }})
+		must(b, err)
+		defer in.Close()
+		buf := segment.Wrap(stream, segment.DataBuffer)
+		seq := int32(0)
+		b.ReportAllocs()
+		n := 0
+		for b.Loop() {
+			if n == 0 {
+				gate.Deliver(credit.Arrival{Seq: seq, Buf: buf.Retain()})
+				seq++
+				n = read(in)
+			}
+			n--
+		}
+	}
+	b.Run("by=input", func(b *testing.B) {
+		run(b, func(in *task.Input) (n int) {
+			for {
+				if _, ok := in.WholeRecord(); ok {
+					n++
+					continue
+				}
+				st, err := in.Next()
+				must(b, err)
+				if st == task.Nothing {
+					return n
+				}
+				n++
+			}
+		})
+	})
+	b.Run("by=processor", func(b *testing.B) {
+		n := 0
+		var p *task.Processor
+		op := collector{add: func(int, *serde.Element) { n++ }}
+		run(b, func(in *task.Input) int {
+			if p == nil || p.Input() != in {
+				p = task.NewProcessor(in, op, 0, func() bool { return true })
+			}
+			n = 0
+			_, err := p.Process()
+			must(b, err)
+			return n
+		})
 	})
 }

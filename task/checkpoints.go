@@ -28,7 +28,7 @@ var (
 
 // promoter is a gate as the aligner sees it. A barrier that is to overtake when a newer one has come behind it gives its checkpoint
 // up: Flink, which takes one unaligned checkpoint at a time, fails the task.
-type promoter struct{ *credit.Gate }
+type promoter struct{ align.Gate }
 
 // Prioritize is part of align.Input.
 func (p promoter) Prioritize(ch int, seq int32) error {
@@ -91,6 +91,11 @@ func (c *checkpoints) processPriority() error {
 func (c *checkpoints) Init(b *event.Barrier) error {
 	if !b.Options.NeedsChannelState() {
 		return nil
+	}
+	for _, in := range c.inputs {
+		if in.rescaling != nil {
+			return &align.CheckpointError{Reason: align.ReasonNotReady}
+		}
 	}
 	err := c.start(b)
 	switch {

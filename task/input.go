@@ -15,32 +15,6 @@ import (
 // ErrInputClosed is what an input says after Close.
 var ErrInputClosed = errors.New("task: input is closed")
 
-// InputConfig configures an Input.
-type InputConfig struct {
-	// Gate is what is read. The input does not close it.
-	Gate *credit.Gate
-	// Mode and Unaligned say how checkpoints are aligned. See align.Config.
-	Mode      align.Mode
-	Unaligned align.Unaligned
-	// Timers is needed with align.UnalignedOn; Timeout is called when one is due.
-	Timers align.Timers
-	// Sink takes the part of a record that a channel's deserializer holds when an unaligned checkpoint starts, under sequence
-	// number -1 (Flink: SEQUENCE_NUMBER_UNKNOWN), ahead of what the gate's Sink gets for the channel, in one or several
-	// buffers. It is the gate's Sink, usually. nil: nobody does.
-	Sink credit.InputSink
-	// State hears when a checkpoint begins and ends to gather such data; nil: nobody does.
-	State StateWriter
-	// Clock is read for events, never for records.
-	Clock func() align.Now
-	// Deserializer is the configuration of the channels' deserializers; Channel is filled in.
-	Deserializer serde.DeserializerConfig
-	// Watermarks are the generalized watermarks that may come. EventTime, with both names set, adds event time in that form.
-	Watermarks []WatermarkDeclaration
-	EventTime  struct{ Time, Idle string }
-	// Releaser takes back what NextBuffer handed out, if the goroutine has one of the receive pool; nil: Buffer.Release.
-	Releaser *segment.Releaser
-}
-
 // Input reads a gate (Flink: StreamTaskNetworkInput over a CheckpointedInputGate): it turns its buffers into stream elements,
 // hands barriers to the aligner, watermarks to the valve, and tells the end of the data. It belongs to the task's goroutine
 // and never waits. Handing out a record allocates nothing.
@@ -55,6 +29,8 @@ type Input struct {
 	element serde.Element
 	records uint64
 
+	rescaling  []*demultiplexer // nil: no channel brings recovered data of another parallelism, or not any more
+	recovering *align.Recovering
 	gate       *credit.Gate
 	sink       credit.InputSink
 	in         *align.CheckpointedInput
@@ -71,72 +47,8 @@ type Input struct {
 	err        error
 	held       segment.Buffer // NextBuffer's last
 	releaser   *segment.Releaser
-}
 
-// NewInput makes the input of a gate. Errors wrap align.ErrConfig or ErrValve.
-func NewInput(cfg InputConfig) (*Input, error) {
-	ins, err := NewInputs(cfg, GateInput{cfg.Gate, cfg.Sink})
-	if err != nil {
-		return nil, err
-	}
-	return ins[0], nil
-}
-
-// GateInput is one of several gates of a task. Gate and Sink are as in InputConfig.
-type GateInput struct {
-	Gate *credit.Gate
-	Sink credit.InputSink
-}
-
-// NewInputs makes the inputs of a task that reads several gates: one for each, with one aligner for all of them, so that a
-// checkpoint waits for the barriers of all channels of all gates. cfg.Gate and cfg.Sink do not count. Errors as from NewInput.
-func NewInputs(cfg InputConfig, gates ...GateInput) ([]*Input, error) {
-	cp := newCheckpoints(cfg.State, cfg.Unaligned)
-	ac := align.Config{Mode: cfg.Mode, Unaligned: cfg.Unaligned, Timers: cfg.Timers, Task: cp}
-	for _, g := range gates {
-		ac.Inputs, ac.Counts = append(ac.Inputs, promoter{g.Gate}), append(ac.Counts, g.Gate.Channels())
-	}
-	if cfg.Clock == nil {
-		return nil, fmt.Errorf("%w: no clock", align.ErrConfig)
-	}
-	var err error
-	if cp.handler, err = align.New(ac); err != nil {
-		return nil, err
-	}
-	first := 0
-	for _, g := range gates {
-		in, err := newInput(&cfg, cp, g, first)
-		if err != nil {
-			return nil, err
-		}
-		cp.inputs = append(cp.inputs, in)
-		first += g.Gate.Channels()
-	}
-	return cp.inputs, nil
-}
-
-func newInput(cfg *InputConfig, cp *checkpoints, gi GateInput, first int) (*Input, error) {
-	g := gi.Gate
-	n := g.Channels()
-	in := &Input{gate: g, sink: gi.Sink, cp: cp, releaser: cfg.Releaser, channels: make([]*serde.Deserializer, n)}
-	in.in = align.NewCheckpointedInput(g, cp.handler, first, cfg.Clock, align.NewRecoveryTracker(g, n))
-	for ch := range in.channels {
-		d := cfg.Deserializer
-		d.Channel = strconv.Itoa(ch)
-		in.channels[ch] = serde.NewDeserializer(d)
-	}
-	in.valve = NewValve(n)
-	in.attributes = NewAttributesCombiner(n)
-	in.combiners = NewWatermarkCombiners(n)
-	for _, d := range cfg.Watermarks {
-		if err := in.combiners.Declare(d); err != nil {
-			return nil, err
-		}
-	}
-	if e := cfg.EventTime; e.Time != "" && e.Idle != "" {
-		return in, in.combiners.DeclareEventTime(e.Time, e.Idle, in.valve)
-	}
-	return in, nil
+	deserializers serde.DeserializerConfig
 }
 
 // Element is the element that the last Next handed out, valid until the following call. A record's Value is a view.
@@ -160,7 +72,7 @@ func (in *Input) Handler() align.Handler { return in.cp.handler }
 // Available reports whether Next has something to do. It takes over what arrived.
 func (in *Input) Available() bool {
 	return in.cur != nil || in.waits() || in.err != nil || in.gate.HasPriority() || in.gate.Available() ||
-		in.gate.Fill() > 0 && in.gate.Available()
+		in.gate.Fill() > 0 && in.gate.Available() || in.recovering != nil && in.recovering.Arrived()
 }
 
 // waits reports whether something comes before the next record of the current buffer.
@@ -206,7 +118,7 @@ func (in *Input) step() (Status, error) {
 		return in.fail(err)
 	}
 	in.fast = in.cur
-	if in.waits() {
+	if in.waits() || in.rescaling != nil {
 		in.fast = nil
 	}
 	return st, nil
@@ -306,7 +218,7 @@ func (in *Input) begin(ch int, b segment.Buffer) error {
 	d := in.channels[ch]
 	if d == nil {
 		b.Release()
-		return in.gate.ChannelError(ch, fmt.Errorf("%w: data after the channel's end", align.ErrState))
+		return in.gate.ChannelError(ch, fmt.Errorf("%w: data after the channel's end, or of no known origin", align.ErrState))
 	}
 	if err := d.SetBuffer(b); err != nil {
 		return in.gate.ChannelError(ch, err)
@@ -333,7 +245,13 @@ func (in *Input) nextElement() (Status, error) {
 		return Nothing, nil
 	}
 	e := &in.element
-	if err = serde.DecodeElement(rec, e); err == nil {
+	if err = serde.DecodeElement(rec, e); err == nil && in.rescaling != nil {
+		var mine bool
+		if mine, err = in.rescaling[in.channel].admit(e); !mine && err == nil {
+			return More, nil
+		}
+	}
+	if err == nil {
 		switch e.Kind {
 		case serde.Record:
 			in.records++
@@ -376,14 +294,21 @@ func (in *Input) event(it *credit.Item) (Status, error) {
 			return Stopped, nil
 		}
 	case event.EndOfPartition:
-		if d := in.channels[it.Channel]; d != nil {
-			d.Close() // drops what is left of a record
-			in.channels[it.Channel] = nil
-		}
+		in.closeChannel(it.Channel)
 	case event.EndOfOutputChannelState:
 		if !in.recovered && in.in.Recovered() {
 			in.recovered = true
+			if err := in.finishRescaling(); err != nil {
+				return Nothing, err
+			}
 			return EndOfRecovery, nil
+		}
+	case event.SubtaskConnection:
+		if in.rescaling == nil {
+			break // whose state it is makes no difference
+		}
+		if err := in.choose(it.Channel, it.Event); err != nil {
+			return Nothing, in.gate.ChannelError(it.Channel, err)
 		}
 	case event.Watermark:
 		if err := in.watermarkEvent(it); err != nil {
@@ -462,10 +387,18 @@ func (in *Input) Close() {
 	in.err = ErrInputClosed
 	in.releaseHeld()
 	in.fast, in.cur, in.last = nil, nil, nil
-	for ch, d := range in.channels {
-		if d != nil {
-			d.Close()
-			in.channels[ch] = nil
-		}
+	for ch := range in.channels {
+		in.closeChannel(ch)
+	}
+}
+
+// closeChannel drops what a channel has of a record.
+func (in *Input) closeChannel(ch int) {
+	if in.rescaling != nil {
+		in.rescaling[ch].close()
+	}
+	if d := in.channels[ch]; d != nil {
+		d.Close()
+		in.channels[ch] = nil
 	}
 }

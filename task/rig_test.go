@@ -32,6 +32,10 @@ type rig struct {
 }
 
 func newRig(t testing.TB, cfg task.InputConfig, channels ...int) *rig {
+	return newRigWith(t, cfg, func(*task.GateInput) {}, channels...)
+}
+
+func newRigWith(t testing.TB, cfg task.InputConfig, change func(*task.GateInput), channels ...int) *rig {
 	r := &rig{t: t, timer: map[int64]int64{}}
 	var err error
 	r.pool, err = segment.NewPool(segment.Config{Segments: 64, SegmentSize: 1024})
@@ -47,7 +51,9 @@ func newRig(t testing.TB, cfg task.InputConfig, channels ...int) *rig {
 		gate := credit.NewGate(credit.GateConfig{Channels: n, Upstream: up, Sink: sink})
 		r.gates = append(r.gates, gate)
 		r.seq = append(r.seq, make([]int32, n))
-		gis = append(gis, task.GateInput{Gate: gate, Sink: sink})
+		gi := task.GateInput{Gate: gate, Sink: sink}
+		change(&gi)
+		gis = append(gis, gi)
 	}
 	r.inputs, err = task.NewInputs(cfg, gis...)
 	must(t, err)
