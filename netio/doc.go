@@ -60,7 +60,7 @@
 //
 // On Linux sockets are driven by epoll and raw system calls. Elsewhere, with `-tags weirportable`, and for connections that are
 // not plain sockets (TLS), a reader and a writer goroutine per connection use package net and post to the loop; handlers see no
-// difference. That costs two goroutine switches each way and one chunk of 64 KiB a connection.
+// difference. That costs two goroutine switches each way and a ring of 128 KiB a connection.
 //
 // # TLS
 //

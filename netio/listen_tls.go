@@ -111,7 +111,7 @@ func (k *tlsAcceptor) serve(nc net.Conn) {
 	l := k.a.l
 	defer l.workers.Done()
 	setOptions(nc, l.cfg.Socket)
-	tc := tls.Server(nc, k.Config)
+	tc := tls.Server(newBuffered(nc), k.Config)
 	err := k.shake(k.ctx, tc, nc.RemoteAddr().String())
 	ok := k.tell(func() {
 		<-k.slots

@@ -12,20 +12,16 @@ import (
 // plain sockets (TLS). A reader and a writer goroutine each do one blocking call at a time and then put the connection into
 // the loop's inbox; handlers are called in turns, as ever.
 //
-//	reader   reads into its chunk, hands it over, waits until the loop has consumed it
+//	reader   reads into a ring of bytes, from which the loop takes them, until that is full
 //	writer   gets a batch of queued pieces, writes it, says how much
 //
-// So memory is bounded by one chunk and one batch. It costs two goroutine switches each way, and a few allocations.
+// So memory is bounded by one ring and one batch. It costs two goroutine switches each way, and a few allocations.
 type portable struct {
 	c      *Conn
 	nc     net.Conn
 	agreed *tls.ConnectionState // nil: no TLS, or its handshake was not through
 
-	// The reader's, until it has handed the chunk over; then the loop's, until next.
-	chunk   []byte
-	n       int
-	readErr error
-	next    chan struct{}
+	in ahead
 
 	// The loop's, until it has handed the batch over; then the writer's.
 	batch    [][]byte
@@ -35,9 +31,10 @@ type portable struct {
 	work     chan struct{}
 
 	// The loop's.
-	have    bool // a chunk waits, as the connection is paused
-	busy    bool // the writer is at work
-	started bool
+	draining bool // in resume
+	over     bool // the end of the input was passed on
+	busy     bool // the writer is at work
+	started  bool
 
 	stop    chan struct{}
 	readers sync.WaitGroup
@@ -49,13 +46,13 @@ type pconn = portable
 const portableChunk = 64 << 10
 
 func newPortable(c *Conn, nc net.Conn) *portable {
-	return &portable{c: c, nc: nc, agreed: agreement(nc), next: make(chan struct{}, 1), work: make(chan struct{}, 1), stop: make(chan struct{})}
+	return &portable{c: c, nc: nc, agreed: agreement(nc), work: make(chan struct{}, 1), stop: make(chan struct{})}
 }
 
 // start starts the goroutines. They end after close.
 func (p *portable) start() {
 	p.started = true
-	p.chunk = make([]byte, min(portableChunk, p.c.l.cfg.ReadSize))
+	p.in.ring, p.in.room = make([]byte, aheadSize), make(chan struct{}, 1)
 	p.readers.Add(1)
 	p.c.l.workers.Add(2)
 	go p.reader()
@@ -66,15 +63,17 @@ func (p *portable) reader() {
 	defer p.c.l.workers.Done()
 	defer p.readers.Done()
 	for {
-		n, err := p.nc.Read(p.chunk)
-		p.n, p.readErr = n, err
-		p.tell(attnReadable)
-		if err != nil {
+		b := p.in.next(p.stop)
+		if b == nil {
 			return
 		}
-		select {
-		case <-p.next:
-		case <-p.stop:
+		n, err := p.nc.Read(b)
+		p.in.add(n)
+		if err != nil {
+			p.in.end(err)
+		}
+		p.tell(attnReadable)
+		if err != nil {
 			return
 		}
 	}
@@ -187,35 +186,10 @@ func (p *portable) attend(flags uint32) {
 		c.WantFlush()
 	}
 	if flags&attnReadable != 0 {
-		p.have = true
 		p.resume()
 	}
 	if flags&attnGone != 0 {
 		c.gone()
-	}
-}
-
-// resume passes on the chunk that waits, unless reading is paused.
-func (p *portable) resume() {
-	c := p.c
-	if !p.have || c.paused || c.closed {
-		return
-	}
-	p.have = false
-	if p.n > 0 {
-		c.l.stats.Reads++
-		c.l.stats.ReadBytes += uint64(p.n)
-		if !c.received(p.chunk[:p.n]) {
-			return
-		}
-	}
-	switch err := p.readErr; {
-	case err == nil:
-		p.next <- struct{}{}
-	case isEOF(err):
-		c.endOfStream()
-	default:
-		c.Close(c.opError("read", err))
 	}
 }
 

@@ -169,7 +169,7 @@ func (t TLS) client(ctx context.Context, nc net.Conn, addr string) (net.Conn, er
 			cfg.ServerName = host
 		}
 	}
-	tc := tls.Client(nc, cfg)
+	tc := tls.Client(newBuffered(nc), cfg)
 	if err := t.shake(ctx, tc, addr); err != nil {
 		return nil, err
 	}
