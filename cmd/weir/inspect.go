@@ -48,7 +48,7 @@ func newInspect() *cobra.Command {
 	fs.StringSliceVar(&f.kinds, "kind", nil, "show these frames only: names of messages, data types or events; data; event")
 	fs.BoolVar(&f.quiet, "quiet", false, "show the summary only, no frames")
 	fs.UintSliceVar(&f.ports, "port", nil, "of packets, read only connections with this port at either end")
-	fs.Int64Var(&f.segment, "segment-size", 0, "refuse data messages with more bytes; 0: 16 MiB")
+	fs.Int64Var(&f.segment, "segment-size", 0, "refuse data messages with more bytes; 0: 1 MiB")
 	fs.Int64Var(&f.maxRecord, "max-record", 0, "largest record in bytes, for --elements; 0: 64 MiB")
 	return cmd
 }
@@ -114,18 +114,15 @@ func (f *inspectFlags) run(ctx context.Context, paths []string, stdout, stderr i
 	defer func() { err = errors.Join(err, out.Flush()) }()
 	var errs []error
 	for _, path := range paths {
-		if len(paths) > 1 && !f.json {
-			fmt.Fprintf(out, "== %s\n", path)
-		}
-		if err := f.file(path, cfg, out); err != nil {
+		if err := f.file(path, len(paths) > 1, cfg, out); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", path, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// file shows one file, or the two of a connection.
-func (f *inspectFlags) file(path string, cfg inspect.Config, out io.Writer) error {
+// file shows one file, or the two of a connection. name: say which.
+func (f *inspectFlags) file(path string, name bool, cfg inspect.Config, out io.Writer) error {
 	capture, err := inspect.IsCapture(path)
 	if err != nil {
 		return err
@@ -133,6 +130,11 @@ func (f *inspectFlags) file(path string, cfg inspect.Config, out io.Writer) erro
 	sink, err := f.sink(out, capture)
 	if err != nil {
 		return err
+	}
+	if name {
+		if err := sink.Note(&inspect.Note{Text: "file " + path}); err != nil {
+			return err
+		}
 	}
 	if capture {
 		file, err := os.Open(path)

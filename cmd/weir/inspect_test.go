@@ -23,7 +23,7 @@ func TestInspectSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range paths {
-		if !strings.Contains(out, "== "+p+"\n") {
+		if !strings.Contains(out, "-- file "+p+"\n") {
 			t.Errorf("%s is not there", p)
 		}
 	}

@@ -184,6 +184,30 @@ func TestCaptureBeginsLate(t *testing.T) {
 	}
 }
 
+// A channel that is opened after a gap is known like any other.
+func TestChannelAfterGap(t *testing.T) {
+	var r recording
+	s := NewSession(Config{Elements: true}, 1, &r)
+	id := credit.ChannelID{1}
+	h := credit.BufferHeader{Receiver: id, Type: 1, Size: 7}
+	data := credit.AppendBufferResponse(nil, credit.Flink23, &h, []byte("\x00\x00\x00\x03\x01ab"))
+	err := errors.Join(s.Feed(ToClient, data, time.Time{}), s.Gap(ToClient, 100),
+		s.Feed(ToServer, credit.AppendPartitionRequest(nil, &credit.PartitionRequest{Receiver: credit.ChannelID{2}, Credit: 2}), time.Time{}))
+	h.Seq++
+	err = errors.Join(err, s.Feed(ToClient, credit.AppendBufferResponse(nil, credit.Flink23, &h, []byte("\x00\x00\x00\x03\x01cd")), time.Time{}))
+	h.Receiver, h.Seq = credit.ChannelID{2}, 0
+	err = errors.Join(err, s.Feed(ToClient, credit.AppendBufferResponse(nil, credit.Flink23, &h, []byte("\x00\x00\x00\x03\x01ef")), time.Time{}), s.Close(true), s.Err())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{`Record(2 bytes) "ab"`, "records cannot be read: bytes before are missing", `Record(2 bytes) "ef"`}; !slices.Equal(r.elements, want) {
+		t.Errorf("%q", r.elements)
+	}
+	if last := r.frames[len(r.frames)-1]; last.State.Text() != "credit 1, backlog 0" || r.frames[len(r.frames)-2].State.CreditKnown {
+		t.Errorf("%s", last.State.Text())
+	}
+}
+
 // A capture of the first bytes of each packet has gaps everywhere.
 func TestCaptureCutPackets(t *testing.T) {
 	f, cfg, size := load(t, "basic")

@@ -167,6 +167,9 @@ func (c *Channel) request(r *credit.PartitionRequest) {
 	c.Request = &req
 	c.Credit, c.CreditKnown = int64(r.Credit), true
 	c.BacklogKnown, c.seqKnown, c.nextSeq = true, true, 0
+	if c.records != nil && c.Data == 0 {
+		c.records.fresh()
+	}
 }
 
 func (c *Channel) addCredit(n int32) {

@@ -118,11 +118,15 @@ func (p *Proxy) serve(ctx context.Context, n int, client net.Conn) {
 	note("connection %s begins", s.Name)
 	var both sync.WaitGroup
 	copyAll := func(dir Dir, from, to net.Conn) {
-		if err := p.copy(s, dir, from, to); err != nil && ctx.Err() == nil {
-			note("%s: %v", dir, err)
-			client.Close()
-			server.Close()
+		err := p.copy(s, dir, from, to)
+		if err == nil {
+			return
 		}
+		if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) { // else it is not the first
+			note("%s: %v", dir, err)
+		}
+		client.Close()
+		server.Close()
 	}
 	both.Go(func() { copyAll(ToServer, client, server) })
 	both.Go(func() { copyAll(ToClient, server, client) })

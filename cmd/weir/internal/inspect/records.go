@@ -142,6 +142,13 @@ func (r *records) lost() {
 	}
 }
 
+// fresh takes that back: the channel begins only now.
+func (r *records) fresh() {
+	if r.err == errMissing {
+		r.err = nil
+	}
+}
+
 func (r *records) closeVirtual() {
 	for _, d := range r.virtual {
 		d.Close()

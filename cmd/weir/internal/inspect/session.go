@@ -14,7 +14,7 @@ import (
 type Config struct {
 	// Profile is the release line that both ends speak.
 	Profile credit.Profile
-	// MaxBuffer is the largest data message that is believed, in bytes; 0 means 16 MiB. It bounds memory.
+	// MaxBuffer is the largest data message that is believed, in bytes; 0 means 1 MiB. It bounds memory.
 	MaxBuffer int
 	// Elements: take the records out of data buffers.
 	Elements bool
@@ -25,7 +25,7 @@ type Config struct {
 }
 
 const (
-	defaultMaxBuffer = 16 << 20
+	defaultMaxBuffer = 1 << 20
 	defaultMaxRecord = 64 << 20
 	// maxChannels bounds the channels that a session keeps accounts of. Frames of others are shown without.
 	maxChannels = 1 << 16
@@ -276,8 +276,8 @@ func (s *Session) channel(id credit.ChannelID) *Channel {
 		c = &Channel{ID: id}
 		if s.cfg.Elements {
 			c.records = newRecords(s, id.String())
-			if s.half[ToClient].base > 0 {
-				c.records.lost() // where a record begins is not known
+			if h := &s.half[ToClient]; h.found || h.mode == seek {
+				c.records.lost() // where a record begins is not known, if the channel is not a new one
 			}
 		}
 		s.channels[id] = c

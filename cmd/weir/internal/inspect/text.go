@@ -200,6 +200,9 @@ func (p *Text) Note(n *Note) error {
 // Summary prints a paragraph.
 func (p *Text) Summary(s *Summary) error {
 	var b strings.Builder
+	if p.begin.IsZero() {
+		p.begin = s.Begin
+	}
 	name := "summary"
 	if s.Name != "" {
 		name += " of connection " + s.Name
