@@ -119,9 +119,13 @@ type buffered struct {
 	r *bufio.Reader
 }
 
+// newBuffered is small: during a handshake nobody knows yet who the peer is.
 func newBuffered(nc net.Conn) *buffered {
-	return &buffered{Conn: nc, r: bufio.NewReaderSize(nc, portableChunk)}
+	return &buffered{Conn: nc, r: bufio.NewReaderSize(nc, 4<<10)}
 }
+
+// grow makes it large. The small reader hands over what it has, and passes reads through afterwards.
+func (b *buffered) grow() { b.r = bufio.NewReaderSize(b.r, portableChunk) }
 
 // Read is net.Conn's.
 func (b *buffered) Read(p []byte) (int, error) { return b.r.Read(p) }

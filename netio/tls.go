@@ -98,6 +98,9 @@ func (t *TLS) shake(ctx context.Context, tc *tls.Conn, peer string) error {
 	defer cancel()
 	err := tc.HandshakeContext(limited)
 	if err == nil {
+		if b, ok := tc.NetConn().(*buffered); ok {
+			b.grow()
+		}
 		return nil
 	}
 	var notTLS tls.RecordHeaderError
