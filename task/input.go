@@ -15,7 +15,7 @@ import (
 // ErrInputClosed is what an input says after Close.
 var ErrInputClosed = errors.New("task: input is closed")
 
-// Input reads a gate (Flink: StreamTaskNetworkInput over a CheckpointedInputGate): it turns its buffers into stream elements,
+// Input reads a gate, or a Source in the task itself (Flink: StreamTaskNetworkInput over a CheckpointedInputGate): it turns its buffers into stream elements,
 // hands barriers to the aligner, watermarks to the valve, and tells the end of the data. It belongs to the task's goroutine
 // and never waits. Handing out a record allocates nothing.
 //
@@ -31,6 +31,9 @@ type Input struct {
 
 	rescaling  []*demultiplexer // nil: no channel brings recovered data of another parallelism, or not any more
 	recovering *align.Recovering
+	source     *sourceGate // nil: the input reads gate
+	first      int         // flat number of the first channel
+	clock      func() align.Now
 	gate       *credit.Gate
 	sink       credit.InputSink
 	in         *align.CheckpointedInput
@@ -71,6 +74,9 @@ func (in *Input) Handler() align.Handler { return in.cp.handler }
 
 // Available reports whether Next has something to do. It takes over what arrived.
 func (in *Input) Available() bool {
+	if g := in.source; g != nil {
+		return in.waits() || in.err != nil || g.ended || !g.blocked && g.src.Available()
+	}
 	return in.cur != nil || in.waits() || in.err != nil || in.gate.HasPriority() || in.gate.Available() ||
 		in.gate.Fill() > 0 && in.gate.Available() || in.recovering != nil && in.recovering.Arrived()
 }
@@ -158,6 +164,9 @@ func (in *Input) pull(raw bool) (Status, error) {
 				continue
 			}
 			return st, err
+		}
+		if in.source != nil {
+			return in.next()
 		}
 		it, st, err := in.in.Poll()
 		switch {

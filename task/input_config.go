@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weirflow/weir/align"
 	"github.com/weirflow/weir/credit"
@@ -52,14 +53,21 @@ type GateInput struct {
 	Gate      *credit.Gate
 	Sink      credit.InputSink
 	Rescaling [][]VirtualChannel
+	// Source takes the place of all else: the input is made in the task itself.
+	Source Source
 	// Recovering, around Gate, brings what was in flight at the checkpoint that the task starts from; nil: nothing was. Its
 	// owner closes it.
 	Recovering *align.Recovering
+
+	source *sourceGate
 }
 
 // polled is what the input polls.
 func (g *GateInput) polled() align.Gate {
-	if g.Recovering != nil {
+	switch {
+	case g.source != nil:
+		return g.source
+	case g.Recovering != nil:
 		return g.Recovering
 	}
 	return g.Gate
@@ -70,7 +78,13 @@ func (g *GateInput) polled() align.Gate {
 func NewInputs(cfg InputConfig, gates ...GateInput) ([]*Input, error) {
 	cp := newCheckpoints(cfg.State, cfg.Unaligned)
 	ac := align.Config{Mode: cfg.Mode, Unaligned: cfg.Unaligned, Timers: cfg.Timers, Task: cp}
-	for _, g := range gates {
+	gates = slices.Clone(gates)
+	for i := range gates {
+		g := &gates[i]
+		if g.Source != nil {
+			g.source = newSourceGate(g.Source)
+			g.Gate, g.Sink = g.source.Gate, nil
+		}
 		ac.Inputs, ac.Counts = append(ac.Inputs, promoter{g.polled()}), append(ac.Counts, g.Gate.Channels())
 	}
 	if cfg.Clock == nil {
@@ -81,7 +95,8 @@ func NewInputs(cfg InputConfig, gates ...GateInput) ([]*Input, error) {
 		return nil, err
 	}
 	first := 0
-	for _, g := range gates {
+	for i := range gates {
+		g := &gates[i]
 		in, err := newInput(&cfg, cp, g, first)
 		if err != nil {
 			return nil, err
@@ -92,11 +107,11 @@ func NewInputs(cfg InputConfig, gates ...GateInput) ([]*Input, error) {
 	return cp.inputs, nil
 }
 
-func newInput(cfg *InputConfig, cp *checkpoints, gi GateInput, first int) (*Input, error) {
+func newInput(cfg *InputConfig, cp *checkpoints, gi *GateInput, first int) (*Input, error) {
 	g := gi.Gate
 	n := g.Channels()
 	in := &Input{gate: g, sink: gi.Sink, cp: cp, releaser: cfg.Releaser, channels: make([]*serde.Deserializer, n),
-		recovering: gi.Recovering, deserializers: cfg.Deserializer}
+		recovering: gi.Recovering, source: gi.source, first: first, clock: cfg.Clock, deserializers: cfg.Deserializer}
 	in.in = align.NewCheckpointedInput(gi.polled(), cp.handler, first, cfg.Clock, align.NewRecoveryTracker(g, n))
 	for ch := range in.channels {
 		in.channels[ch] = serde.NewDeserializer(in.deserializer(ch))
