@@ -208,10 +208,11 @@ func TestTLSDeadline(t *testing.T) {
 
 // No more than the allowed number is at it at once, which is reported; who waits gets its turn.
 func TestTLSHalfOpenBound(t *testing.T) {
-	const bound, silent = 4, 20
+	const bound, silent = 4, 12
+	begin := time.Now()
 	cfg := testcert.New(t, "authority").TLS(t, "node")
 	l, r := tlsLoop(t)
-	addr := listenTLS(t, l, TLS{Config: cfg, Handshake: 200 * time.Millisecond, HalfOpen: bound}, echo)
+	addr := listenTLS(t, l, TLS{Config: cfg, Handshake: 400 * time.Millisecond, HalfOpen: bound}, echo)
 	for range silent {
 		dialNet(t, addr)
 	}
@@ -226,19 +227,21 @@ func TestTLSHalfOpenBound(t *testing.T) {
 	if a := (*AcceptError)(nil); !errors.As(err, &a) || a.Addr != addr.String() || !strings.Contains(err.Error(), "4") {
 		t.Errorf("report: %v", err)
 	}
-	tc := tls.Client(dialNet(t, addr), &tls.Config{RootCAs: cfg.RootCAs, Certificates: cfg.Certificates, ServerName: "localhost"})
-	if _, err := tc.Write([]byte{7}); err != nil {
-		t.Fatal(err)
-	}
-	p := make([]byte, 1)
-	if _, err := io.ReadFull(tc, p); err != nil || p[0] != 7 {
-		t.Fatal(p, err)
-	}
-	if st := stats(t, l); st.HandshakesFailed < silent-bound || st.Handshakes != 1 {
+	until(t, "a client gets its turn", func() bool { // a busy machine may be too slow for one handshake
+		tc := tls.Client(dialNet(t, addr), &tls.Config{RootCAs: cfg.RootCAs, Certificates: cfg.Certificates, ServerName: "localhost"})
+		p := make([]byte, 1)
+		if _, err := tc.Write([]byte{7}); err != nil {
+			return false
+		}
+		_, err := io.ReadFull(tc, p)
+		return err == nil && p[0] == 7
+	})
+	if st := stats(t, l); st.HandshakesFailed < silent-bound || st.Handshakes < 1 {
 		t.Errorf("%+v", st)
 	}
-	if len(r.await(t, 0, func(err error) bool { return errors.Is(err, ErrHalfOpen) })) > 5 {
-		t.Error("the bound is reported too often")
+	n := len(r.await(t, 0, func(err error) bool { return errors.Is(err, ErrHalfOpen) }))
+	if n > 2+int(time.Since(begin)/time.Second) {
+		t.Errorf("the bound was reported %d times", n)
 	}
 }
 
@@ -469,6 +472,7 @@ func TestTLSReportsAreBounded(t *testing.T) {
 	l, r := tlsLoop(t)
 	addr := listenTLS(t, l, TLS{Config: testcert.New(t, "authority").TLS(t, "node")}, echo)
 	const peers = 5 * handshakeReports
+	begin := time.Now()
 	for range peers {
 		nc := dialNet(t, addr)
 		_ = nc.Close()
@@ -476,7 +480,7 @@ func TestTLSReportsAreBounded(t *testing.T) {
 	until(t, "all failed", func() bool { return stats(t, l).HandshakesFailed == peers })
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n := len(r.list); n < handshakeReports || n > 3*handshakeReports {
+	if n := len(r.list); n < handshakeReports || n > handshakeReports*(2+int(time.Since(begin)/time.Second)) {
 		t.Errorf("%d failures gave %d reports", peers, n)
 	}
 }
