@@ -168,8 +168,13 @@ func (o *Output) open() (err error) {
 		o.pool.Close()
 		return err
 	}
-	o.readyFn = func() bool { return o.pool.Available() || o.wanted() }
+	// What waits also hands over what found no room: the memory may come back only because of that.
+	o.readyFn = func() bool {
+		o.out.Publish()
+		return o.pool.Available() || o.wanted()
+	}
 	o.resumeFn = func() bool {
+		o.out.Publish()
 		o.resumed = o.w.Continue()
 		return !errors.Is(o.resumed, serde.ErrUnfinished) || o.gone()
 	}
@@ -209,7 +214,8 @@ func (o *Output) tick() {
 
 // gone tells whether nobody reads any more, or the output failed.
 func (o *Output) gone() bool {
-	return o.out.Deserted() || o.closed.Load()
+	gone, _ := o.out.Gone()
+	return gone || o.out.Deserted() || o.closed.Load()
 }
 
 // wanted tells whether something else than memory ends a wait: a barrier was posted, or nobody is left.
@@ -394,6 +400,7 @@ func (o *Output) finishWrite(ctx context.Context, err error) error {
 func (o *Output) wait(ctx context.Context, ready func() bool) error {
 	o.out.Publish()
 	if !ready() {
+		o.out.Reclaim()
 		o.waits.begin(o.fullest())
 		err := o.node.loop.RunUntil(ctx, ready, o.pool.Notifier())
 		o.waits.end()
@@ -555,7 +562,9 @@ func (o *Output) Close() error {
 	err := o.node.do(func() error {
 		o.part.Poll()
 		o.part.Release()
-		o.part.Poll()
+		for all := false; !all; o.part.Poll() { // what found no room in the ring goes back, too
+			all = o.out.Publish()
+		}
 		o.node.loop.RemoveSource(o.part)
 		return nil
 	})
