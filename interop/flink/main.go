@@ -24,22 +24,26 @@ type cell struct {
 // ends is what both ends are set up with.
 type ends struct {
 	release weir.Flink
-	keys    *keys // nil: no TLS
+	tls     *tls.Config // weir's, nil: no TLS
+	folder  string      // where Flink's end finds its keys, "-": no TLS
+	segment int         // weir's segment size, 0: the default
+	// handshake is how long a TLS handshake may take at weir's end, 0: the default.
+	handshake time.Duration
+	// completed is called for each checkpoint that the receiver has completed; may be nil.
+	completed func(id int64)
+	// alone: what Flink's end says does not stop weir's: it is to find out by itself.
+	alone bool
 }
 
-func (e ends) tls() *tls.Config {
-	if e.keys == nil {
-		return nil
+func endsFor(version string, k *keys) ends {
+	e := ends{release: weir.Flink23, folder: "-"}
+	if strings.HasPrefix(version, "1.") {
+		e.release = weir.Flink120
 	}
-	return e.keys.config
-}
-
-// folder is where Flink's end finds its keys.
-func (e ends) folder() string {
-	if e.keys == nil {
-		return "-"
+	if k != nil {
+		e.tls, e.folder = k.config, k.folder
 	}
-	return e.keys.folder
+	return e
 }
 
 func (c cell) String() string {
@@ -62,6 +66,7 @@ func main() {
 	channels := flag.String("channels", "1,8,8+tls,500", "numbers of channels; +tls: with TLS")
 	seed := flag.Int64("seed", 1, "what the records are made from")
 	limit := flag.Duration("timeout", 2*time.Minute, "how long a cell may take")
+	refuse := flag.Bool("refusals", true, "also what must fail, and say why: ends that do not fit together, a Flink that dies")
 	flag.Parse()
 	var cells []cell
 	for _, v := range strings.Split(*versions, ",") {
@@ -77,10 +82,10 @@ func main() {
 			}
 		}
 	}
-	os.Exit(runAll(cells, *seed, *limit))
+	os.Exit(runAll(cells, *seed, *limit, *refuse))
 }
 
-func runAll(cells []cell, seed int64, limit time.Duration) (code int) {
+func runAll(cells []cell, seed int64, limit time.Duration, refuse bool) (code int) {
 	folder, err := os.MkdirTemp("", "weir-interop-")
 	var k *keys
 	if err == nil {
@@ -133,8 +138,17 @@ func runAll(cells []cell, seed int64, limit time.Duration) (code int) {
 			float64(res.bytes)/1e6, res.sum, res.watermarks, res.aligned, res.turned, res.unaligned, float64(res.inFlight)/1e6,
 			time.Since(began).Seconds(), verdict)
 	}
-	fmt.Printf("\n%d passed, %d failed\n", passed, len(cells)-passed)
-	if passed < len(cells) || passed == 0 {
+	total := len(cells)
+	if p != nil {
+		p.stop()
+		p = nil
+	}
+	if refuse {
+		good, tried := refusals(cells, k, seed)
+		passed, total = passed+good, total+tried
+	}
+	fmt.Printf("\n%d passed, %d failed\n", passed, total-passed)
+	if passed < total || passed == 0 {
 		return 1
 	}
 	return 0
@@ -144,13 +158,10 @@ func runAll(cells []cell, seed int64, limit time.Duration) (code int) {
 func run(p *peer, c cell, k *keys, seed int64, limit time.Duration) (res result, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	e := ends{release: weir.Flink23}
-	if strings.HasPrefix(c.version, "1.") {
-		e.release = weir.Flink120
+	if !c.tls {
+		k = nil
 	}
-	if c.tls {
-		e.keys = k
-	}
+	e := endsFor(c.version, k)
 	s := newScript(seed, c.channels, rounds(c.channels))
 	f := receiveCell
 	if c.sends {

@@ -12,7 +12,7 @@ import (
 
 // receiveCell: Flink sends, weir receives.
 func receiveCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *report, err error) {
-	if err := p.command("send %d %d %d %s", s.seed, s.channels, s.rounds, e.folder()); err != nil {
+	if err := p.command("send %d %d %d %s", s.seed, s.channels, s.rounds, e.folder); err != nil {
 		return nil, nil, err
 	}
 	addr, id, err := p.ready(ctx)
@@ -22,9 +22,9 @@ func receiveCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *re
 	flight := newInFlight()
 	ic := weir.InputConfig{
 		Sources:   []weir.Source{{Addr: addr, ID: &id, Last: s.channels - 1}},
-		Unaligned: weir.UnalignedOn, State: flight,
+		Unaligned: weir.UnalignedOn, State: flight, Wait: 3 * e.handshake,
 	}
-	cfg := weir.Config{Flink: e.release, TLS: e.tls()}
+	cfg := weir.Config{Flink: e.release, TLS: e.tls, SegmentSize: e.segment, HandshakeTimeout: e.handshake}
 	node, err := open(cfg, nil, []weir.InputConfig{ic})
 	if err != nil {
 		return nil, nil, err
@@ -35,7 +35,7 @@ func receiveCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *re
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	r := &receiver{s: s, p: p, in: in, flight: flight, rep: newReport(s.channels), next: make([]int, s.channels), lastMark: -1}
+	r := &receiver{s: s, p: p, completed: e.completed, in: in, flight: flight, rep: newReport(s.channels), next: make([]int, s.channels), lastMark: -1}
 	if err := r.run(ctx); err != nil {
 		return nil, nil, errors.Join(err, p.failure())
 	}
@@ -48,15 +48,17 @@ func receiveCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *re
 
 // receiver reads and compares what comes.
 type receiver struct {
-	s        *script
-	p        *peer
-	in       *weir.Input
-	flight   *inFlight
-	rep      *report
-	next     []int // by channel: the element behind the last record
-	pending  *checkpoint
-	lastMark int64
-	buf      []byte
+	s  *script
+	p  *peer
+	in *weir.Input
+	// completed is called for each checkpoint; may be nil.
+	completed func(int64)
+	flight    *inFlight
+	rep       *report
+	next      []int // by channel: the element behind the last record
+	pending   *checkpoint
+	lastMark  int64
+	buf       []byte
 }
 
 func (r *receiver) run(ctx context.Context) error {
@@ -187,5 +189,8 @@ func (r *receiver) complete(id int64) error {
 		}
 	}
 	r.rep.Checkpoints = append(r.rep.Checkpoints, *cp)
+	if r.completed != nil {
+		r.completed(id)
+	}
 	return r.p.command("ack %d", id)
 }

@@ -24,7 +24,7 @@ func open(cfg weir.Config, outputs []weir.OutputConfig, inputs []weir.InputConfi
 func sendCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *report, err error) {
 	flight := newInFlight()
 	oc := weir.OutputConfig{Name: fmt.Sprintf("interop-%d-%d", s.seed, s.channels), Subpartitions: s.channels, State: flight}
-	cfg := weir.Config{Listen: "127.0.0.1:0", Flink: e.release, TLS: e.tls()}
+	cfg := weir.Config{Listen: "127.0.0.1:0", Flink: e.release, TLS: e.tls, SegmentSize: e.segment}
 	node, err := open(cfg, []weir.OutputConfig{oc}, nil)
 	if err != nil {
 		return nil, nil, err
@@ -42,12 +42,18 @@ func sendCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *repor
 	done := make(chan *report, 1)
 	id := out.ID()
 	host, port := hostPort(node.Addr())
-	if err := p.command("receive %s %s %x %d %d %d %s", host, port, id[:], s.seed, s.channels, s.rounds, e.folder()); err != nil {
+	if err := p.command("receive %s %s %x %d %d %d %s", host, port, id[:], s.seed, s.channels, s.rounds, e.folder); err != nil {
 		return nil, nil, err
 	}
 	go func() {
-		rep, err := p.follow(ctx, "complete", func(id int64) error { acked <- id; return nil })
-		if err != nil {
+		rep, err := p.follow(ctx, "complete", func(id int64) error {
+			acked <- id
+			if e.completed != nil {
+				e.completed(id)
+			}
+			return nil
+		})
+		if err != nil && !e.alone {
 			cancel(err)
 		}
 		done <- rep
