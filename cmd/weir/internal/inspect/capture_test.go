@@ -44,7 +44,7 @@ func TestCaptureFormats(t *testing.T) {
 		"ng little-endian": {linkEthernet, false, func(w *wire) []byte { return pcapng(w.link, binary.LittleEndian, w.packets) }},
 		"ng big-endian":    {linkRaw, true, func(w *wire) []byte { return pcapng(w.link, binary.BigEndian, w.packets) }},
 		"ng two sections": {linkRaw, false, func(w *wire) []byte {
-			return append(pcapng(w.link, binary.BigEndian, w.packets[:20]), pcapng(w.link, binary.LittleEndian, w.packets[20:])...)
+			return slices.Concat(pcapng(99, binary.BigEndian, nil), pcapng(w.link, binary.BigEndian, w.packets[:20]), pcapng(w.link, binary.LittleEndian, w.packets[20:]))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,6 +205,70 @@ func TestChannelAfterGap(t *testing.T) {
 	}
 	if last := r.frames[len(r.frames)-1]; last.State.Text() != "credit 1, backlog 0" || r.frames[len(r.frames)-2].State.CreditKnown {
 		t.Errorf("%s", last.State.Text())
+	}
+}
+
+// What looks like a frame behind a gap and is none does not end the search.
+func TestFalseFrame(t *testing.T) {
+	var r recording
+	s := NewSession(Config{}, 1, &r)
+	add := credit.AppendAddCredit(nil, credit.ChannelID{1}, 1)
+	false1 := bytes.Clone(add)
+	false1[3] = 77 // no AddCredit is that long
+	err := errors.Join(s.Gap(ToServer, 10), s.Feed(ToServer, append([]byte("rest of a payload"), false1...), time.Time{}),
+		s.Feed(ToServer, bytes.Repeat(add, 3), time.Time{}), s.Close(true), s.Err())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.frames) != 3 || r.frames[0].Offset != int64(10+17+len(add)) {
+		t.Errorf("%q at %d, notes %q", r.texts, r.frames[0].Offset, r.notes)
+	}
+}
+
+// The receiver of a channel without credit of its own has returned all it was lent when it resumes: the sender begins at 0 again.
+func TestResumeWithoutExclusive(t *testing.T) {
+	id := credit.ChannelID{1}
+	for _, initial := range []int32{0, 2} {
+		var r recording
+		s := NewSession(Config{}, 1, &r)
+		h := credit.BufferHeader{Receiver: id, Type: 4, Size: 4}
+		err := errors.Join(s.Feed(ToServer, credit.AppendPartitionRequest(nil, &credit.PartitionRequest{Receiver: id, Credit: initial}), time.Time{}),
+			s.Feed(ToServer, credit.AppendAddCredit(nil, id, 3), time.Time{}),
+			s.Feed(ToClient, credit.AppendBufferResponse(nil, credit.Flink23, &h, make([]byte, 4)), time.Time{}),
+			s.Feed(ToServer, credit.AppendResumeConsumption(nil, id), time.Time{}), s.Close(true), s.Err())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := int64(0)
+		if initial > 0 {
+			want = int64(initial) + 3
+		}
+		if got := r.frames[3].State; got.Credit != want || got.Blocked {
+			t.Errorf("opened with %d: %s, want credit %d", initial, got.Text(), want)
+		}
+	}
+}
+
+// Half a handshake is enough to know the client; what keeps a connection alive is no repetition; padding is no content.
+func TestSmallPackets(t *testing.T) {
+	f, cfg, size := load(t, "basic")
+	w := newWire(linkEthernet, false)
+	w.handshake()
+	w.packets = w.packets[1:] // begins with the server's answer
+	w.play(t, f, 1)
+	for i := range w.packets {
+		w.packets[i].data = append(w.packets[i].data, 1, 2, 3, 4, 5)
+		w.packets[i].length += 5
+	}
+	w.raw(ToClient, w.seq[ToClient]-1, tcpACK, []byte{0})
+	w.fin()
+	r, err := readPackets(t, capturedBytes(w), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, r, size)
+	if s := r.summaries[0]; s.Repeated != [2]int64{} || s.Missing != [2]int64{} || len(r.notes) != 1 {
+		t.Errorf("%+v, notes %q", s, r.notes)
 	}
 }
 
