@@ -231,20 +231,24 @@ func (r *Reader) load() int32 {
 // the builder had finished, so that nothing more will come. With no new bytes it returns the zero Buffer.
 func (r *Reader) Next() (b Buffer, finished bool) {
 	r.seen = r.load()
-	n := markLen(r.seen)
-	if n > r.pos {
+	return r.unread(), r.seen < 0
+}
+
+// unread returns what is new up to the marker as last loaded.
+func (r *Reader) unread() (b Buffer) {
+	if n := markLen(r.seen); n > r.pos {
 		b = r.window(r.pos, n).Retain()
 		r.pos = n
 	}
-	return b, r.seen < 0
+	return b
 }
 
 // NextClose is Next, but when the builder has finished it passes the reader's own reference on instead of taking another,
 // and closes the reader.
 func (r *Reader) NextClose() (b Buffer, finished bool) {
-	r.seen = r.load()
+	r.seen = r.load() // once: the builder may finish at any moment, and a reader that reports it is closed
 	if r.seen >= 0 {
-		return r.Next()
+		return r.unread(), false
 	}
 	if n := markLen(r.seen); n > r.pos {
 		b = r.window(r.pos, n)
