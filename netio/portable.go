@@ -178,6 +178,7 @@ func (p *portable) attend(flags uint32) {
 			c.acknowledge(p.wrote)
 		}
 		if p.writeErr != nil {
+			p.resume() // what came before, and perhaps a better reason
 			c.writeFailed(c.opError("write", p.writeErr))
 		}
 		if shut && c.ended && !c.finishing {

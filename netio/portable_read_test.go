@@ -2,6 +2,7 @@ package netio
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -115,5 +116,55 @@ func TestPortablePause(t *testing.T) {
 	}
 	if got != total {
 		t.Errorf("%d of %d bytes", got, total)
+	}
+}
+
+// brokenOut is a connection that has something to read but takes nothing.
+type brokenOut struct {
+	net.Conn
+	data []byte
+}
+
+func (b *brokenOut) Read(p []byte) (int, error) {
+	if len(b.data) == 0 {
+		return b.Conn.Read(p)
+	}
+	n := copy(p, b.data)
+	b.data = b.data[n:]
+	return n, nil
+}
+
+func (b *brokenOut) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// What arrived before a write failed is passed on.
+func TestPortableDataBeforeFailedWrite(t *testing.T) {
+	l := newLoop(t, LoopConfig{Standby: -1})
+	here, there := net.Pipe()
+	defer here.Close()
+	p := make([]byte, 50_000)
+	pattern(p, 0)
+	got := 0
+	var ended error
+	l.acquire()
+	defer l.Release()
+	c, err := l.Adopt(&brokenOut{Conn: there, data: p}, &funcs{
+		open: func(c *Conn) { c.Stage(1) },
+		read: func(_ *Conn, p []byte) error {
+			if at := checkPattern(p, got); at >= 0 {
+				t.Errorf("byte %d is wrong", at)
+			}
+			got += len(p)
+			return nil
+		},
+		close: func(_ *Conn, err error) { ended = err },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Turn(NoWait)
+	until(t, "read and write", func() bool { return c.attention.Load() == attnReadable|attnWritten && c.p.in.read.Load() == 50_000 })
+	until(t, "closed", func() bool { l.Turn(NoWait); return ended != nil })
+	if !errors.Is(ended, io.ErrClosedPipe) || got != len(p) {
+		t.Errorf("closed with %v after %d bytes", ended, got)
 	}
 }
