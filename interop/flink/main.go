@@ -89,7 +89,7 @@ func runAll(cells []cell, seed int64, limit time.Duration, refuse bool) (code in
 	folder, err := os.MkdirTemp("", "weir-interop-")
 	var k *keys
 	if err == nil {
-		defer os.RemoveAll(folder)
+		defer func() { _ = os.RemoveAll(folder) }()
 		k, err = newKeys(folder)
 	}
 	if err != nil {
