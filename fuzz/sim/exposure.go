@@ -38,6 +38,8 @@ type Exposure struct {
 	// Cuts, Resets, Stalls of tasks, LoopStalls: what went wrong. Beside: a channel stood still for its stalled task while another one
 	// of the same connection moved.
 	Cuts, Resets, Stalls, LoopStalls, Beside int
+	// Left: sinks that went before the end.
+	Left int
 	// Restarts after a reset, those Restored from a checkpoint, and records Replayed from what was in flight.
 	Restarts, Restored, Replayed int
 	// PartialWrites, PartialReads, Wakes.

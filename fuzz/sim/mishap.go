@@ -40,6 +40,11 @@ func (j *job) plotMishaps() {
 			}
 		})
 	}
+	for range p.leavers {
+		sinks := j.stages[len(j.stages)-1]
+		v := sinks[w.rng.IntN(len(sinks))]
+		add(func() { w.after(w.soon(), v.leave) })
+	}
 	slices.SortStableFunc(j.chaos, func(a, b mishap) int { return a.at - b.at })
 }
 
@@ -60,4 +65,21 @@ func (v *vertex) stall(d int64) {
 	if v.out != nil && v.out.writer != nil {
 		v.out.writer.Publish() // a writer calls it before it does anything that takes time
 	}
+}
+
+// leave makes a sink go before the end: nobody will read what is still written for it, and nobody may wait for it.
+func (v *vertex) leave() {
+	if v.closed || v.done {
+		return
+	}
+	for _, e := range v.in.edges {
+		if !e.from.out.part.Subpartition(e.sub).HadView() {
+			v.w.after(10_000, v.leave) // for one that never came a writer waits
+			return
+		}
+	}
+	v.w.exp.Left++
+	v.w.note(v.name, "leaves")
+	v.left, v.inputEnded, v.done = true, true, true
+	v.closeInput()
 }

@@ -85,6 +85,7 @@ type plan struct {
 	declines   int   // percent of barriers that a source replaces by a cancel marker
 
 	stalls, loopStalls, cuts, resets int
+	leavers                          int  // sinks that go before the end; only without checkpoints
 	resize                           bool // receivers ask for other sizes of buffers
 	late                             bool // partitions are registered late
 }
@@ -161,6 +162,9 @@ func newPlan(seed uint64, r *rand.Rand) plan {
 	}
 	if chance(r, 30) {
 		p.resets = 1 + r.IntN(2)
+	}
+	if p.mode == modeNone && chance(r, 40) {
+		p.leavers = 1
 	}
 	return p
 }

@@ -72,6 +72,7 @@ type vertex struct {
 	waits      string // for what, in words
 	dataEnds   bool   // the end of the data was read
 	inputEnded bool
+	left       bool // went before the end
 	done       bool
 	closed     bool
 }
