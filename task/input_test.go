@@ -109,6 +109,26 @@ func TestTimeoutBetweenRecords(t *testing.T) {
 	r.is("persist(1,c0,-1,26)", "persist(1,c0,1,13)", "TRIGGER(1,UNALIGNED)", "rec(2)", "rec(3)", "rec(4)", "NOTHING_AVAILABLE")
 }
 
+// The same when the barrier was taken already, so that no priority event stands in the way of the short path.
+func TestTimeoutAfterTheBarrier(t *testing.T) {
+	r := newRig(t, task.InputConfig{Unaligned: align.UnalignedOn}, 2)
+	in := r.inputs[0]
+	r.barrier(0, 1, 1, timedOptions(10))
+	must(t, r.next(in))
+	r.data(0, 0, records(1, 2, 3))
+	if st, err := in.Next(); st != task.Element || err != nil {
+		t.Fatal(st, err)
+	}
+	r.millis += 10
+	r.take()
+	must(t, in.Timeout(1))
+	if v, ok := in.WholeRecord(); ok {
+		t.Errorf("record %x went past the checkpoint", v)
+	}
+	must(t, r.next(in))
+	r.is("persist(1,c0,-1,26)", "TRIGGER(1,UNALIGNED)", "rec(2)", "rec(3)", "NOTHING_AVAILABLE")
+}
+
 // A sender that is blocked at a barrier with a time limit lets a newer unaligned one through. When the limit of the first is over,
 // the newer one has taken its place: there is nothing to promote.
 func TestTimeoutBehindNewerBarrier(t *testing.T) {
