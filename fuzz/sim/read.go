@@ -112,6 +112,9 @@ func (v *vertex) next() bool {
 		v.waits = "input"
 		return false
 	case weirtask.Element:
+		if v.in.gate.HasPriority() {
+			v.w.violate("%s: a record is handed out although a priority event waits", v.name)
+		}
 		v.take(t.in.Channel(), t.in.Element())
 	case weirtask.Checkpoint:
 		v.checkpoint(t)
