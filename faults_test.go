@@ -374,3 +374,25 @@ func TestPartitionAppearsLate(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An output that is closed before its end, on a node that lives on, is an error to its consumers, not silence.
+func TestOutputClosedEarly(t *testing.T) {
+	ctx := limited(t)
+	a, b := server(t), open(t, Config{})
+	out := newOutput(t, a, OutputConfig{Name: "x", FlushEach: true})
+	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+	if err := out.Write(ctx, nil, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Next(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Error(err)
+	}
+	_, err := in.Next(ctx)
+	names(t, err, a.Addr().String(), NameID("x").String(), "channel 0", "closed before its end")
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Error("the consumer heard nothing")
+	}
+}

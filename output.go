@@ -547,7 +547,7 @@ func (o *Output) withoutConsumer() (subs []int) {
 	return subs
 }
 
-// Close gives up what consumers have not taken, and the output's memory. Close after Finish drops nothing. Any goroutine, once
+// Close gives up what consumers have not taken, which get an error, and the output's memory. Close after Finish drops nothing. Any goroutine, once
 // the writing one is done.
 func (o *Output) Close() error {
 	if o.closed.Swap(true) {
@@ -561,7 +561,7 @@ func (o *Output) Close() error {
 	o.out.Close()
 	err := o.node.do(func() error {
 		o.part.Poll()
-		o.part.Release()
+		o.part.Fail(errClosedEarly) // if it has not ended: its consumers hear of it
 		for all := false; !all; o.part.Poll() { // what found no room in the ring goes back, too
 			all = o.out.Publish()
 		}
@@ -571,6 +571,9 @@ func (o *Output) Close() error {
 	o.pool.Close()
 	return err
 }
+
+// errClosedEarly is what consumers get from an output that was closed before all of them had everything.
+var errClosedEarly = fmt.Errorf("the output was %w before its end", ErrClosed)
 
 // OutputStats is what an output did so far.
 type OutputStats struct {
