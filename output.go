@@ -561,7 +561,7 @@ func (o *Output) Close() error {
 	o.out.Close()
 	err := o.node.do(func() error {
 		o.part.Poll()
-		o.part.Fail(errClosedEarly) // if it has not ended: its consumers hear of it
+		o.part.Fail(errClosedEarly)             // if it has not ended: its consumers hear of it
 		for all := false; !all; o.part.Poll() { // what found no room in the ring goes back, too
 			all = o.out.Publish()
 		}

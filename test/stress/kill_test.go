@@ -208,6 +208,18 @@ func (s *survivor) asBefore() error {
 	return nil
 }
 
+var errHangs = errors.New("it still waits")
+
+// within returns what comes from done, or errHangs.
+func within(done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(2 * soon):
+		return errHangs
+	}
+}
+
 func await(what string, f func() bool) error {
 	for begin := time.Now(); !f(); time.Sleep(time.Millisecond) {
 		if time.Since(begin) > soon {
@@ -342,7 +354,9 @@ func (s *survivor) receiverIsKilled(i int, r *rand.Rand) (err error) {
 		err = s.report(killed, none, "[0]", weir.NameID(name).String())
 		if subs == 2 {
 			err = errors.Join(err, out.Close())
-			<-otherErr // its partition is gone
+			if other := within(otherErr); other == nil || errors.Is(other, errHangs) {
+				err = errors.Join(err, fmt.Errorf("the one that stayed, whose output was closed: %w", other))
+			}
 		}
 		return err
 	}
@@ -364,7 +378,7 @@ func (s *survivor) receiverIsKilled(i int, r *rand.Rand) (err error) {
 	if subs == 1 {
 		return nil
 	}
-	if err := <-otherErr; err != nil {
+	if err := within(otherErr); err != nil {
 		return fmt.Errorf("the one that stayed: %w", err)
 	}
 	if got := other.Load(); got != written/2 {
