@@ -33,7 +33,7 @@ need = if [ ! -e '$(1)' ]; then echo "make $@: there is no $(1) yet ($(2))" >&2;
 help: ## list the targets
 	@echo 'Targets of weir:'
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
-	@echo 'Variables: PKG=./ringbuf RUN=TestName INPUT=path ARGS="..." BENCH=regexp COUNT=n BENCHTIME=1s FUZZTIME=30s SEEDS=n KILLS=n'
+	@echo 'Variables: PKG=./ringbuf RUN=TestName INPUT=path ARGS="..." BENCH=regexp COUNT=n BENCHTIME=1s FUZZTIME=30s SEEDS=n SEED=n KILLS=n'
 
 .PHONY: build
 build: ## build bin/weir
@@ -103,7 +103,7 @@ fuzz: ## each fuzz target for FUZZTIME
 .PHONY: sim
 sim: ## the deterministic simulator over SEEDS seeds; SEED=n runs that one and prints its trace
 	@$(call need,fuzz/sim,the simulator)
-	@SEEDS=$(SEEDS) SEED=$(SEED) go test -count 1 -timeout 60m -v -run 'TestSeeds$$' ./fuzz/sim $(ARGS)
+	@SEEDS=$(SEEDS) SEED=$(SEED) FIRST=$(FIRST) go test -count 1 -timeout 60m -v -run 'TestSeeds$$' ./fuzz/sim $(ARGS)
 
 .PHONY: stress
 stress: ## the stress tests under race, at 1, 2, 4 and 16 processors; KILLS ends of exchanges killed; SEED=n repeats

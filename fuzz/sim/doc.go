@@ -7,6 +7,7 @@
 // stalls, which connection is cut or reset. So a seed is a run, and can be looked at:
 //
 //	make sim SEEDS=5000         runs the seeds 1 to 5000, ends with "N passed, N failed"
+//	make sim SEEDS=500 FIRST=9001
 //	make sim SEED=44            runs one and prints what happened, a line for each thing
 //
 // What sleeps is woken only by what would wake it: a loop by the Wake functions that the types were given, by bytes and timers; a
@@ -38,8 +39,8 @@
 // TestSeeds runs 200 seeds, TestReproducible compares runs of one seed. That it can fail was tried by hand; each of these turned it
 // red: an AddCredit message that tells one too few; a partition that does not wake the loop; a loop that does not wake the task; a
 // copy of an overtaken buffer that is not released, a failed message's segment that is not; a barrier that does not block its
-// subpartition; buffers that are not finished before a barrier; a notice handed out after the rest of the buffer; an
-// unaligned barrier queued behind data at the sender, and at the gate; floating credit that does not go back; in-flight data that
+// subpartition; buffers that are not finished before a barrier; a notice handed out after the rest of the buffer; records
+// that are read on although a priority event waits; an unaligned barrier queued behind data at the sender, and at the gate; floating credit that does not go back; in-flight data that
 // is not handed over.
 //
 // # What is not simulated
