@@ -16,7 +16,7 @@ func TestChannelTableIsAMap(t *testing.T) {
 		model := map[ChannelID]*int{}
 		draw := func() (id ChannelID) {
 			id[0] = byte(rapid.IntRange(0, 2).Draw(t, "id"))
-			setChannelNumber(&id, uint32(rapid.SampledFrom([]int{0, 1, 2, 3, 8, 64, 1 << 31}).Draw(t, "number")))
+			setChannelNumber(&id, rapid.SampledFrom([]uint32{0, 1, 2, 3, 8, 64, 1 << 31}).Draw(t, "number"))
 			return id
 		}
 		t.Repeat(map[string]func(*rapid.T){

@@ -94,6 +94,7 @@ func ExampleLoop_AddSource() {
 
 	done := make(chan struct{})
 	loop.Post(func() { // runs in a turn, where s.sum belongs to
+		s.Poll() // a turn runs what was posted before it polls the sources
 		fmt.Println(s.sum)
 		close(done)
 	})
