@@ -137,7 +137,9 @@ func NewDecompressor(codec Codec, size int) (*Decompressor, error) {
 	switch codec {
 	case LZ4:
 	case ZSTD:
-		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(max(size, minZstdMemory))))
+		// The cap limit keeps it from growing the target for a frame that holds more than its block's header says.
+		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true),
+			zstd.WithDecoderMaxMemory(uint64(max(size, minZstdMemory))))
 		if err != nil {
 			return nil, fmt.Errorf("credit: %s: %w", codec, err)
 		}
@@ -161,7 +163,7 @@ func (d *Decompressor) Decompress(dst, src []byte) (int, error) {
 	var got int
 	if d.codec == LZ4 {
 		got, err = lz4.UncompressBlock(block, dst[:n])
-	} else {
+	} else if err = zstdFits(block, n); err == nil {
 		var out []byte
 		out, err = d.zstd.DecodeAll(block, dst[:0:n])
 		got = len(out)
@@ -173,6 +175,48 @@ func (d *Decompressor) Decompress(dst, src []byte) (int, error) {
 		return 0, fmt.Errorf("credit: %w: %d bytes instead of %d", ErrCorrupt, got, n)
 	}
 	return n, nil
+}
+
+// zstdFits checks that frames do not say of themselves that they give more than n bytes. The decoder finds that out, too,
+// but may allocate a block of 64 KiB for it first. Compressed blocks do not say what they give: one behind others that
+// fill the target may still cost that once, and no more. Whatever is broken is for the decoder to find.
+func zstdFits(p []byte, n int) error {
+	var h zstd.Header
+	for given := 0; len(p) > 0; {
+		if h.Decode(p) != nil || len(p) < h.HeaderSize {
+			return nil
+		}
+		p = p[h.HeaderSize:]
+		if h.Skippable {
+			p = p[min(uint64(len(p)), uint64(h.SkippableSize)):]
+			continue
+		}
+		if h.HasFCS && h.FrameContentSize > uint64(n-given) {
+			return zstd.ErrDecoderSizeExceeded
+		}
+		for last := false; !last; {
+			if len(p) < 3 {
+				return nil
+			}
+			b := uint32(p[0]) | uint32(p[1])<<8 | uint32(p[2])<<16
+			stored, size, kind := int(b>>3), int(b>>3), b>>1&3
+			last = b&1 != 0
+			switch kind {
+			case 1: // one byte, repeated
+				stored = 1
+			case 2:
+				size = 1 // at least
+			}
+			if given += size; given > n {
+				return zstd.ErrDecoderSizeExceeded
+			}
+			p = p[min(len(p), 3+stored):]
+		}
+		if h.HasCheckSum {
+			p = p[min(len(p), 4):]
+		}
+	}
+	return nil
 }
 
 // split reads the lengths of a block.
