@@ -175,7 +175,11 @@ func (o *Output) open() (err error) {
 	}
 	o.resumeFn = func() bool {
 		o.out.Publish()
+		finished := o.w.Stats().Buffers
 		o.resumed = o.w.Continue()
+		if o.resumed != nil && o.w.Stats().Buffers != finished {
+			o.out.Reclaim() // it got a buffer, and waits for the next one
+		}
 		return !errors.Is(o.resumed, serde.ErrUnfinished) || o.gone()
 	}
 	if cfg.FlushEach {

@@ -127,9 +127,7 @@ func (w *PartitionWriter) Close() {
 // Reclaim lets the loop send or give back finished buffers that only the next buffer would move, and publishes. A writer
 // calls it once before it waits for memory: it may be these that it waits for.
 func (w *PartitionWriter) Reclaim() {
-	if w.pushLate() {
-		w.put(item{kind: itemReclaim})
-	}
+	w.put(item{kind: itemReclaim})
 	w.wakeUp()
 }
 

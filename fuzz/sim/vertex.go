@@ -85,6 +85,7 @@ type output struct {
 	rw     *serde.RecordWriter[*credit.PartitionWriter]
 	phase  phase
 	full   bool    // the last write found no memory
+	asked  bool    // Reclaim was called for this wait
 	settle []int64 // checkpoints whose barrier the loop may not have taken yet
 }
 
@@ -295,8 +296,10 @@ func (v *vertex) sleep() {
 		v.in.gate.Notifier().PrepareHook(&v.wakeFn)
 	}
 	if v.out != nil {
-		if v.waitsForOutput() {
-			v.out.writer.Reclaim()
+		if waits := v.waitsForOutput(); waits != v.out.asked {
+			if v.out.asked = waits; waits {
+				v.out.writer.Reclaim() // once for each wait
+			}
 		}
 		v.out.writer.Publish()
 		v.out.pool.Notifier().PrepareHook(&v.wakeFn)
@@ -316,7 +319,7 @@ func (v *vertex) sleep() {
 func (v *vertex) ready() bool {
 	if o := v.out; o != nil {
 		if o.rw.Pending() {
-			return !errors.Is(o.rw.Continue(), serde.ErrUnfinished) || o.writer.Deserted()
+			return !errors.Is(o.resume(), serde.ErrUnfinished) || o.writer.Deserted()
 		}
 		switch {
 		case len(v.posted) > 0:

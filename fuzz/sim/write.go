@@ -13,7 +13,7 @@ import (
 func (v *vertex) runOutput() bool {
 	o := v.out
 	if o.rw.Pending() {
-		if err := o.rw.Continue(); err != nil {
+		if err := o.resume(); err != nil {
 			v.waits = "memory for the rest of a record"
 			v.written(err)
 			return false
@@ -83,7 +83,7 @@ func (v *vertex) write() bool {
 		w.exp.Full++
 		return false
 	}
-	o.full = false
+	o.full, o.asked = false, false
 	v.written(err)
 	v.serial++
 	if all {
@@ -219,4 +219,14 @@ func (v *vertex) endOutput() bool {
 		v.job.coord.look()
 	}
 	return false
+}
+
+// resume goes on with a record that is half written. What it finished meanwhile is to be moved, too.
+func (o *output) resume() error {
+	before := o.rw.Stats().Buffers
+	err := o.rw.Continue()
+	if err != nil && o.rw.Stats().Buffers != before {
+		o.writer.Reclaim()
+	}
+	return err
 }
