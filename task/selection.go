@@ -29,8 +29,8 @@ var (
 type selectMode uint8
 
 const (
-	// notSelectable: the operator takes what comes.
-	notSelectable selectMode = iota
+	// The zero mode: the operator takes what comes.
+	_ selectMode = iota
 	// selectable: the operator is asked.
 	selectable
 	// selectableSomeEnded: the operator is asked, and inputs at the end of their data stay selected, for their events.
@@ -123,8 +123,10 @@ func (s *Selector) Starving() bool { return s.selected&s.all&^s.available != 0 }
 // Selected reports whether input i is selected and has not ended.
 func (s *Selector) Selected(i int) bool { return s.selected&s.notFinished&(1<<i) != 0 }
 
-// AllFinished reports whether all inputs have ended; AllDataFinished, whether all have at least ended their data.
-func (s *Selector) AllFinished() bool     { return s.notFinished == 0 }
+// AllFinished reports whether all inputs have ended.
+func (s *Selector) AllFinished() bool { return s.notFinished == 0 }
+
+// AllDataFinished reports whether all inputs have at least ended their data.
 func (s *Selector) AllDataFinished() bool { return s.mode == allDataEnded }
 
 // Update takes what reading input i came to, and returns what that makes for the task: More, Nothing, EndOfData, Stopped or
