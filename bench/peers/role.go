@@ -44,7 +44,8 @@ func runRole(name, addr string, window time.Duration) error {
 				return err
 			}
 		}
-		return <-failed // until the parent stops this process
+		<-failed // until the parent stops this process, or the other one
+		return nil
 	}
 	return fmt.Errorf("no role %q", name)
 }
