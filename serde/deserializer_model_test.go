@@ -36,7 +36,7 @@ func TestDeserializerModel(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"feed": func(rt *rapid.T) {
 				if m.current >= 0 {
-					rt.Skip("nothing can be read now")
+					rt.Skip("a buffer is being read")
 				}
 				n := rapid.OneOf(rapid.IntRange(0, 6), rapid.IntRange(0, 100), rapid.IntRange(0, 3000)).Draw(rt, "size")
 				for len(stream) < n {
@@ -60,7 +60,7 @@ func TestDeserializerModel(t *testing.T) {
 			"done": func(rt *rapid.T) { m.d.Done() },
 			"clear": func(rt *rapid.T) {
 				if rapid.IntRange(0, 5).Draw(rt, "rarely") != 0 {
-					rt.Skip("nothing can be fed now")
+					rt.Skip("clear comes rarely")
 				}
 				m.d.Clear()
 				m.fed, m.offset, m.current, stream = nil, 0, -1, nil
