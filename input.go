@@ -173,7 +173,6 @@ type Input struct {
 	port    *credit.GatePort // the loop's
 	chans   []*credit.RemoteChannel
 	ready   func() bool
-	ended   bool
 	closed  atomic.Bool
 	timer   alignTimer
 	aligned atomic.Int64
@@ -370,7 +369,6 @@ func (in *Input) control(st task.Status) (*Element, error) {
 	case task.EndOfData, task.Stopped:
 		e.Kind, e.Drain = EndOfData, st == task.EndOfData
 	case task.EndOfInput:
-		in.ended = true
 		return nil, io.EOF
 	default:
 		return nil, nil

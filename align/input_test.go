@@ -266,7 +266,7 @@ func TestLocationIsCopied(t *testing.T) {
 		if err := h.Barrier(0, &b, false, Now{}); err != nil {
 			t.Fatal(err)
 		}
-		copy(b.Options.Location, "XXXXX")
+		copy(b.Options.Location, "other")
 		if err := h.EndOfPartition(1, Now{}); err != nil {
 			t.Fatal(err)
 		}
