@@ -116,6 +116,10 @@ stress: ## the stress tests under race, at 1, 2, 4 and 16 processors; KILLS ends
 interop: ## exchange with a real Flink, each way: takes Java 17 and Maven; ARGS="-flink 2.3.0 -channels 8"
 	interop/flink/run $(ARGS)
 
+.PHONY: interop-inspect
+interop-inspect: build ## two Flink processes with weir inspect between them; ARGS="-flink 2.3.0 -frames FILE"
+	interop/flink/run -inspect "$(CURDIR)/bin/weir" $(ARGS)
+
 .PHONY: mutants
 mutants: ## small breakages, each of which must turn its named tests red
 	@$(call need,fuzz/mutants/run,the list of mutants)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -67,7 +68,12 @@ func main() {
 	seed := flag.Int64("seed", 1, "what the records are made from")
 	limit := flag.Duration("timeout", 2*time.Minute, "how long a cell may take")
 	refuse := flag.Bool("refusals", true, "also what must fail, and say why: ends that do not fit together, a Flink that dies")
+	proxied := flag.String("inspect", "", "instead: two Flink processes, with this weir program's inspect between them")
+	frames := flag.String("frames", "", "with -inspect: write what it prints to this file")
 	flag.Parse()
+	if *proxied != "" {
+		os.Exit(inspected(*proxied, strings.Split(*versions, ","), *seed, *limit, *frames))
+	}
 	var cells []cell
 	for _, v := range strings.Split(*versions, ",") {
 		for _, d := range strings.Split(*directions, ",") {
@@ -83,6 +89,28 @@ func main() {
 		}
 	}
 	os.Exit(runAll(cells, *seed, *limit, *refuse))
+}
+
+// inspected runs an exchange of two channels between Flink processes of each version through weir inspect.
+func inspected(weirBinary string, versions []string, seed int64, limit time.Duration, path string) (code int) {
+	frames := io.Discard
+	if path != "" {
+		file, err := os.Create(path)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "interop:", err)
+			return 2
+		}
+		defer func() { _ = file.Close() }()
+		frames = file
+	}
+	for _, v := range versions {
+		fmt.Printf("Flink %s → weir inspect → Flink %s\n", v, v)
+		if err := between(weirBinary, v, newScript(seed, 2, 600), seed, limit, frames, os.Stdout); err != nil {
+			fmt.Fprintf(os.Stderr, "interop: Flink %s through inspect: %v\n", v, err)
+			code = 1
+		}
+	}
+	return code
 }
 
 func runAll(cells []cell, seed int64, limit time.Duration, refuse bool) (code int) {

@@ -33,7 +33,8 @@ func startPeer(version string) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.Create(filepath.Join(dir, "peer.log"))
+	// Appended to: two peers of a version may run at a time.
+	log, err := os.OpenFile(filepath.Join(dir, "peer.log"), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
