@@ -18,6 +18,8 @@ var (
 	ErrProducerFailed = errors.New("producer failed")
 	// ErrReleased: the channel, view or partition was released.
 	ErrReleased = errors.New("released")
+	// ErrOldAttempt: a newer attempt of the same producer has taken the partition's place.
+	ErrOldAttempt = errors.New("a newer attempt has taken its place")
 	// ErrTLS: one end of a connection speaks TLS, and the other one does not.
 	ErrTLS = errors.New("TLS at one end only")
 )

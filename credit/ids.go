@@ -83,6 +83,12 @@ func (p *PartitionID) Subtask() int32 { return int32(binary.BigEndian.Uint32(p[p
 // Attempt returns the producer's attempt number.
 func (p *PartitionID) Attempt() int32 { return int32(binary.BigEndian.Uint32(p[pidAttempt:])) }
 
+// WithAttempt is the id with another attempt number: the same partition as a restarted producer makes it, and hence another one.
+func (p PartitionID) WithAttempt(attempt int32) PartitionID {
+	binary.BigEndian.PutUint32(p[pidAttempt:], uint32(attempt))
+	return p
+}
+
 // String returns Flink's text form:
 // <data set>#<partition>@<graph>_<vertex>_<subtask>_<attempt>.
 func (p PartitionID) String() string {

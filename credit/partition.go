@@ -83,12 +83,13 @@ const (
 	itemClose
 	itemFail
 	itemReclaim
+	itemThen
 )
 
 // item is one thing that the writer tells the loop.
 type item struct {
 	r       segment.Reader
-	err     error
+	arg     any // itemFail: error; itemThen: func()
 	sub     int32
 	partial int32
 	kind    itemKind
@@ -227,11 +228,14 @@ func (p *Partition) take(it *item) {
 		p.writerClosed = true
 		p.userGone()
 	case itemFail:
-		p.Fail(it.err)
+		cause, _ := it.arg.(error)
+		p.Fail(cause)
 	case itemReclaim:
 		for _, s := range p.dirty {
 			s.reclaim()
 		}
+	case itemThen:
+		it.arg.(func())()
 	}
 }
 

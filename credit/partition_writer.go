@@ -110,8 +110,20 @@ func (w *PartitionWriter) FinishAll() {
 
 // Fail releases the partition; its consumers are told the cause.
 func (w *PartitionWriter) Fail(cause error) {
-	w.put(item{kind: itemFail, err: cause})
+	w.put(item{kind: itemFail, arg: cause})
 	w.wakeUp()
+}
+
+// Then has the loop call f once it has taken over everything that was handed over before: events are in their subpartitions' queues
+// then, and the data that an unaligned barrier overtook has gone to the sink. It returns false, and f is never called, if the partition was
+// released. It may be released meanwhile: then f is called all the same, as long as the loop polls the partition.
+func (w *PartitionWriter) Then(f func()) bool {
+	if w.shared.gone.Load() {
+		return false
+	}
+	w.put(item{kind: itemThen, arg: f})
+	w.wakeUp()
+	return true
 }
 
 // Close tells that the writer is done with the partition: it is released when its consumers are, too. Again does nothing.
@@ -245,7 +257,7 @@ func (w *PartitionWriter) wakeUp() {
 // put hands an item over. One buffer that is in many subpartitions (broadcast) makes more items than the ring has room
 // for: those wait here, in order.
 func (w *PartitionWriter) put(it item) {
-	if w.shared.gone.Load() && it.kind != itemClose {
+	if w.shared.gone.Load() && it.kind != itemClose && it.kind != itemThen {
 		it.r.Close() // nobody wants it
 		return
 	}

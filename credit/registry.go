@@ -26,6 +26,7 @@ type Registry struct {
 	waiting    map[PartitionID]*waitList
 	// All waiting requests, the oldest first: their deadlines are in this order.
 	first, last *waiter
+	attempts    attempts
 	closed      bool
 }
 
@@ -61,7 +62,7 @@ func NewRegistry(cfg RegistryConfig) *Registry {
 }
 
 // Register makes a partition known, and opens the views of the requests that wait for it. An error of one of them (a
-// bad index, say) is that request's, not the producer's.
+// bad index, say) is that request's, not the producer's. ErrOldAttempt: a newer attempt of it was registered before.
 func (g *Registry) Register(p *Partition) error {
 	switch {
 	case g.closed:
@@ -71,6 +72,10 @@ func (g *Registry) Register(p *Partition) error {
 	case p.Released():
 		return fmt.Errorf("credit: partition %s: %w", p.id, ErrReleased)
 	}
+	if err := g.attempts.outdated(p.id); err != nil {
+		return fmt.Errorf("credit: %w", err)
+	}
+	g.attempts.add(p.id)
 	g.partitions[p.id] = p
 	p.registry = g
 	for _, w := range g.takeAll(p.id) {
@@ -198,6 +203,7 @@ func (g *Registry) takeAll(id PartitionID) []*waiter {
 func (g *Registry) forget(p *Partition) {
 	if g.partitions[p.id] == p {
 		delete(g.partitions, p.id)
+		g.attempts.remove(p.id)
 	}
 	p.registry = nil
 }

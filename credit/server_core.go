@@ -68,6 +68,10 @@ func (c *ServerCore) OnPartitionRequest(r *PartitionRequest) error {
 	if n := c.readers.len() + len(c.waiting); n >= c.MaxChannels {
 		return c.answer(illegalState(fmt.Sprintf("Connection has %d channels, the limit.", n)))
 	}
+	if err := c.registry.attempts.outdated(r.Partition); err != nil { // it will not come again: no reason to wait, or to ask again
+		c.out.WriteFrame(AppendErrorResponse(nil, AppendThrowable(nil, ClassIllegalState, err.Error()), r.Receiver, false))
+		return nil
+	}
 	reader := &Reader{id: r.Receiver, sched: c.sched, credit: r.Credit, initial: r.Credit}
 	if p := c.registry.Lookup(r.Partition); p != nil {
 		if err := c.open(reader, p, r.Range); err != nil {
