@@ -11,31 +11,66 @@ import (
 // measure runs a scenario for a moment and returns the line that it ends with.
 func measure(t *testing.T, scenario string, args ...string) (r bench.Result) {
 	t.Helper()
-	p := start(t, append([]string{"bench", scenario, "--seconds", "0.1", "--json"}, args...)...).succeeds()
+	args = append([]string{"bench", scenario, "--seconds", "0.3", "--warm-up", "0.1", "--rounds", "1", "--json"}, args...)
+	p := start(t, args...).succeeds()
 	d := json.NewDecoder(strings.NewReader(p.stdout[len(p.stdout)-1]))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Scenario != scenario || r.Rate <= 0 || r.Frames <= 0 || r.Credits <= 0 || r.Grants <= 0 || r.CPUPerGB <= 0 || r.Memory <= 0 {
-		t.Errorf("%+v", r)
+	if r.Scenario != scenario || r.Rate <= 0 || r.CPUPerGB <= 0 || r.CPUPerM <= 0 || r.CPURecv <= 0 || r.CPUSend <= 0 {
+		t.Errorf("%v: %+v", args, r)
+	}
+	if scenario != "local" && (r.Frames <= 0 || r.Credits <= 0 || r.Grants <= 0 || r.Memory <= 0 || r.PerRead <= 0 || r.PerWrite <= 0) {
+		t.Errorf("%v: no frames, or no credits: %+v", args, r)
 	}
 	return r
 }
 
 func TestBench(t *testing.T) {
 	t.Parallel()
-	measure(t, "bulk")
-	measure(t, "records")
+	for _, args := range []string{
+		"bulk", "bulk --window 10", "bulk --frame 1KiB", "bulk --task-goroutine", "bulk --park",
+		"records", "records --task-goroutine", "records --record 8KiB --channels 1", "records --tls",
+	} {
+		f := strings.Fields(args)
+		r := measure(t, f[0], f[1:]...)
+		if (r.Options == "defaults") != (len(f) == 1) {
+			t.Errorf("%s: its options are called %s", args, r.Options)
+		}
+	}
 	if r := measure(t, "fan"); r.Kept <= 0 || r.SlowestOfMean <= 0 || r.SlowestOfMean > 1 {
 		t.Errorf("fan: kept %v, slowest %v of the mean", r.Kept, r.SlowestOfMean)
+	}
+}
+
+func TestBenchLatency(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"", "--park", "--task-goroutine", "--park --task-goroutine"} {
+		r := measure(t, "latency", strings.Fields(args)...)
+		if r.P50 <= 0 || r.P99 < r.P50 || r.P999 < r.P99 || r.Unit != "trips" {
+			t.Errorf("%s: %+v", args, r)
+		}
+	}
+}
+
+func TestBenchTLS(t *testing.T) {
+	t.Parallel()
+	r := measure(t, "bulk", "--tls")
+	if len(r.Beside) != 2 || r.Beside[0].Row != "plain" || r.Beside[1].Row != "crypto/tls" {
+		t.Fatalf("%+v", r)
+	}
+	for _, b := range r.Beside {
+		if b.Rate <= 0 || b.CPUPerGB <= 0 || b.RateRatio <= 0 || b.CPURatio <= 0 {
+			t.Errorf("%+v", b)
+		}
 	}
 }
 
 func TestBenchChannels(t *testing.T) {
 	t.Parallel()
 	r := measure(t, "channels", "--channels", "64,1000")
-	if len(r.Points) != 2 || r.CostRatio <= 0 {
+	if len(r.Points) != 2 || r.CostRatio <= 0 || r.RateRatio <= 0 {
 		t.Fatalf("%+v", r)
 	}
 	for _, p := range r.Points {
@@ -46,12 +81,15 @@ func TestBenchChannels(t *testing.T) {
 }
 
 func TestBenchRefuses(t *testing.T) {
-	for _, args := range [][]string{{"bulk", "--channels", "3"}, {"channels", "--channels", "0"}} {
-		if _, err := execute(append([]string{"bench"}, args...)...); err == nil {
-			t.Errorf("bench %v goes on", args)
+	for _, args := range []string{
+		"bulk --channels 3", "channels --channels 0", "fan --tls", "latency --frame 64", "records --channels 1,2",
+		"bulk --frame 33KiB", "bulk --frame 5", "bulk --frame 1kb", "bulk --window -1", "records --record 7",
+		"bulk --seconds 0", "bulk --rounds 0", "bulk --pin both",
+	} {
+		if _, err := execute(append([]string{"bench"}, strings.Fields(args)...)...); err == nil {
+			t.Errorf("bench %s goes on", args)
 		}
 	}
-
 	if _, err := execute("bench", "nothing"); err == nil || !strings.Contains(err.Error(), "channels") {
 		t.Errorf("%v", err)
 	}

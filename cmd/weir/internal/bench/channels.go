@@ -22,29 +22,27 @@ func channelsInput(addr string, channels int) weir.InputConfig {
 	return weir.InputConfig{Sources: []weir.Source{{Addr: addr, Name: "channels", Last: channels - 1}}}
 }
 
-func channelsConfig(side string, channels int) weir.Config {
-	cfg := weir.Config{SegmentSize: smallFrame}
+func channelsConfig(side string, opt *Options, cfg *weir.Config) {
+	cfg.SegmentSize = smallFrame
 	if side == "send" {
-		cfg.Memory = weir.MemoryNeeded(cfg, []weir.OutputConfig{channelsOutput(channels)}, nil)
+		cfg.Memory = weir.MemoryNeeded(*cfg, []weir.OutputConfig{channelsOutput(opt.Channels)}, nil)
 	} else {
-		cfg.Memory = weir.MemoryNeeded(cfg, nil, []weir.InputConfig{channelsInput("", channels)})
+		cfg.Memory = weir.MemoryNeeded(*cfg, nil, []weir.InputConfig{channelsInput("", opt.Channels)})
 	}
-	return cfg
 }
 
 // sendChannels sends a frame to each channel in turn: the order in which no two frames of a channel go out together.
 func sendChannels(ctx context.Context, r *role) error {
-	out, err := r.node.NewOutput(channelsOutput(r.channels))
+	out, err := r.node.NewOutput(channelsOutput(r.opt.Channels))
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(r.out, "ADDR %s\n", r.node.Addr())
 	if err := out.AwaitConsumers(ctx); err != nil {
 		return err
 	}
 	le := binary.LittleEndian
 	for n := uint64(0); ; n++ {
-		for sub := range r.channels {
+		for sub := range r.opt.Channels {
 			p, err := out.ClaimBuffer(ctx, sub)
 			if err != nil {
 				return err
@@ -63,11 +61,11 @@ func sendChannels(ctx context.Context, r *role) error {
 
 // receiveChannels checks that every channel has its frames in order, and that all are there.
 func receiveChannels(ctx context.Context, r *role) error {
-	in, err := r.node.NewInput(channelsInput(r.addr, r.channels))
+	in, err := r.node.NewInput(channelsInput(r.addr, r.opt.Channels))
 	if err != nil {
 		return err
 	}
-	next := make([]uint64, r.channels)
+	next := make([]uint64, r.opt.Channels)
 	le := binary.LittleEndian
 	warm := 0 // channels
 	for {
@@ -84,7 +82,7 @@ func receiveChannels(ctx context.Context, r *role) error {
 		}
 		r.sum.Store(r.sum.Load() + le.Uint64(p) + uint64(c))
 		r.payload.Store(r.payload.Load() + smallFrame)
-		if warm == r.channels {
+		if warm == r.opt.Channels {
 			r.meter.Add(smallFrame, 1)
 		}
 	}

@@ -32,7 +32,7 @@ func fanInput(addr string, i int) weir.InputConfig {
 	return weir.InputConfig{Sources: []weir.Source{{Addr: addr, Name: fanOutput(i).Name}}, Exclusive: 8}
 }
 
-func fanConfig(side string, _ int) (cfg weir.Config) {
+func fanConfig(side string, _ *Options, cfg *weir.Config) {
 	var outs []weir.OutputConfig
 	var ins []weir.InputConfig
 	for i := range fanChannels {
@@ -42,8 +42,7 @@ func fanConfig(side string, _ int) (cfg weir.Config) {
 			ins = append(ins, fanInput("", i))
 		}
 	}
-	cfg.Memory = weir.MemoryNeeded(cfg, outs, ins)
-	return cfg
+	cfg.Memory = weir.MemoryNeeded(*cfg, outs, ins)
 }
 
 // counter counts the frames of one channel, on a cache line of its own.
@@ -100,7 +99,6 @@ func sendFan(ctx context.Context, r *role) error {
 			return err
 		}
 	}
-	fmt.Fprintf(r.out, "ADDR %s\n", r.node.Addr())
 	failed := make(chan error, fanChannels)
 	var counters fanCounters
 	for i, out := range outs {
@@ -161,6 +159,11 @@ func fanRead(ctx context.Context, r *role, in *weir.Input, c *counter, stalled *
 		r.payload.Add(frameSize)
 		c.Add(1)
 	}
+}
+
+func moreFan(res *Result, recv, _ *measure.Result) error {
+	res.Kept, res.SlowestOfMean = recv.Extra["kept"], recv.Extra["slowest_of_mean"]
+	return nil
 }
 
 // fanMeasure takes the rates with and without the stalled reader, in turn and several times, so that a machine that becomes slower

@@ -2,12 +2,11 @@ package bench
 
 import (
 	"context"
-	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"math/bits"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
@@ -20,44 +19,68 @@ import (
 
 // role is one side of a scenario, in a process of its own.
 type role struct {
-	addr    string
-	out     io.Writer
-	meter   *measure.Meter
-	node    *weir.Node
-	sum     atomic.Uint64 // of all words or fields received
-	payload atomic.Uint64 // bytes of the buffers that were read
+	opt       *Options
+	addr      string // the other side's, for the one that is started second
+	out       io.Writer
+	meter     *measure.Meter
+	latencies *measure.Histogram // nil: there are none
+	node      *weir.Node         // nil: this row is not weir
+	sum       atomic.Uint64      // of all words or fields received
+	payload   atomic.Uint64      // bytes of the buffers that were read
 
-	channels int
 	// opening is called before the window opens, and what it returned when the window is over; its figures are among the
 	// result's. nil: there are none.
 	opening func() (closing func() map[string]float64, err error)
 }
 
-// Role runs one side until its window is over and its parent ends it.
-func Role(ctx context.Context, out io.Writer, name, side, addr string, opt Options) (err error) {
-	s, err := find(name)
+var errParent = errors.New("the process that started this one is gone")
+
+// Role does what it is told on standard input, until its window is over and its parent ends it.
+func Role(ctx context.Context, out io.Writer) error {
+	line, err := measure.Told()
+	var t task
+	if err == nil {
+		err = json.Unmarshal([]byte(line), &t)
+	}
+	if err != nil {
+		return fmt.Errorf("bench-role is started by bench, and told what to do on standard input: %w", err)
+	}
+	if err := t.do(ctx, out); err != nil {
+		return fmt.Errorf("%s %s: %w", t.Scenario, t.Side, err)
+	}
+	return nil
+}
+
+func (t *task) do(ctx context.Context, out io.Writer) (err error) {
+	s, err := find(t.Scenario)
 	if err != nil {
 		return err
 	}
-	r := &role{addr: addr, out: out, meter: measure.NewMeter(), channels: opt.Channels}
-	cfg := weir.Config{}
-	if s.config != nil {
-		cfg = s.config(side, opt.Channels)
+	r := &role{opt: &t.Options, addr: t.Addr, out: out, meter: measure.NewMeter()}
+	if !s.bare {
+		if r.node, err = t.open(s); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.node.Close()) }()
+		if addr := r.node.Addr(); addr != nil {
+			measure.Announce(out, addr.String())
+		}
 	}
-	work := s.receive
-	if side == "send" {
-		cfg.Listen = "127.0.0.1:0"
-		work = s.send
+	if s.echo && t.Side == "send" {
+		if r.addr, err = measure.Told(); err != nil {
+			return err
+		}
 	}
-	if r.node, err = weir.Open(cfg); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.node.Close()) }()
-	failed := make(chan error, 2)
+	work := map[string]func(context.Context, *role) error{"send": s.send, "receive": s.receive, "alone": s.alone}[t.Side]
+	failed := make(chan error, 3)
+	go func() {
+		_, _ = measure.Told() // nothing, until the parent is gone
+		failed <- errParent
+	}()
 	go func() { failed <- work(ctx, r) }()
 	result := make(chan measure.Result, 1)
 	go func() {
-		if res, err := r.window(side, opt); err != nil {
+		if res, err := r.window(t.Side); err != nil {
 			failed <- err
 		} else {
 			result <- res
@@ -65,7 +88,7 @@ func Role(ctx context.Context, out io.Writer, name, side, addr string, opt Optio
 	}()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("%s %s: %w", name, side, err)
+		return err
 	case res := <-result:
 		if err := res.Print(out); err != nil {
 			return err
@@ -74,10 +97,28 @@ func Role(ctx context.Context, out io.Writer, name, side, addr string, opt Optio
 	return <-failed // until the parent stops this process, so that the other side is fed to the end of its window
 }
 
+// open opens the node of a side.
+func (t *task) open(s *scenario) (*weir.Node, error) {
+	cfg := t.Options.node()
+	if t.Side == "send" || s.echo {
+		cfg.Listen = "127.0.0.1:0"
+	}
+	if t.Options.TLS {
+		var err error
+		if cfg.TLS, err = pinned(&t.Options); err != nil {
+			return nil, err
+		}
+	}
+	if s.config != nil {
+		s.config(t.Side, &t.Options, &cfg)
+	}
+	return weir.Open(cfg)
+}
+
 // window measures, with the loop's and the credit's figures of the same time.
-func (r *role) window(side string, opt Options) (measure.Result, error) {
+func (r *role) window(side string) (measure.Result, error) {
 	<-r.meter.Begun()
-	time.Sleep(measure.WarmUp)
+	time.Sleep(r.opt.WarmUp)
 	closing := func() map[string]float64 { return nil }
 	if r.opening != nil {
 		var err error
@@ -85,16 +126,35 @@ func (r *role) window(side string, opt Options) (measure.Result, error) {
 			return measure.Result{}, err
 		}
 	}
-	stop := profile(opt.Profile, side)
+	stop := profile(r.opt.Profile, side)
 	defer stop()
-	a := r.node.Stats()
-	res := r.meter.WindowNow(side, opt.Window)
-	extra := closing()
+	var begin *measure.Counts
+	if r.latencies != nil {
+		begin = r.latencies.Counts()
+	}
+	var a weir.Stats
+	if r.node != nil {
+		a = r.node.Stats()
+	}
+	res := r.meter.WindowNow(side, r.opt.Window)
+	res.Extra = map[string]float64{}
+	if begin != nil {
+		r.latencies.Since(begin).Put(res.Extra)
+	}
+	maps.Copy(res.Extra, closing())
+	if r.node != nil {
+		r.stats(&a, res.Extra)
+	}
+	return res, nil
+}
+
+// stats adds the figures of the node since a.
+func (r *role) stats(a *weir.Stats, extra map[string]float64) {
 	before := r.payload.Load()
 	b := r.node.Stats()
 	after := r.payload.Load()
 	sum := r.sum.Load()
-	res.Extra = map[string]float64{
+	maps.Copy(extra, map[string]float64{
 		"frames":          float64(b.Frames - a.Frames),
 		"credits":         float64(b.Credits - a.Credits),
 		"grants":          float64(b.Grants - a.Grants),
@@ -107,9 +167,7 @@ func (r *role) window(side string, opt Options) (measure.Result, error) {
 		// what the pool holds.
 		"read_early":  float64(before) - float64(b.Bytes),
 		"unread_late": float64(b.Bytes) - float64(after),
-	}
-	maps.Copy(res.Extra, extra)
-	return res, nil
+	})
 }
 
 // profile takes a CPU profile until stop is called. What goes wrong with it is no reason to give up the figures.
@@ -128,129 +186,5 @@ func profile(dir, side string) (stop func()) {
 	return func() {
 		pprof.StopCPUProfile()
 		_ = f.Close()
-	}
-}
-
-// ---- bulk ----
-
-const (
-	frameSize = 32 << 10
-	stampAt   = 0 // a running number
-	markAt    = 8 // says that the rest of the frame is filled
-	filler    = 0x9e3779b97f4a7c15
-)
-
-// sendBulk fills each segment once and from then on only stamps it, as the segments come round again.
-func sendBulk(ctx context.Context, r *role) error {
-	out, err := r.node.NewOutput(weir.OutputConfig{Name: "bulk"})
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(r.out, "ADDR %s\n", r.node.Addr())
-	le := binary.LittleEndian
-	for n := uint64(0); ; n++ {
-		p, err := out.ClaimBuffer(ctx, 0)
-		if err != nil {
-			return err
-		}
-		if len(p) != frameSize {
-			return fmt.Errorf("a buffer of %d bytes", len(p))
-		}
-		if le.Uint64(p[markAt:]) != filler {
-			for i := markAt; i < frameSize; i += 8 {
-				le.PutUint64(p[i:], filler)
-			}
-		}
-		le.PutUint64(p[stampAt:], n)
-		if err := out.CommitBuffer(frameSize); err != nil {
-			return err
-		}
-		r.meter.Add(frameSize, 1)
-	}
-}
-
-func receiveBulk(ctx context.Context, r *role) error {
-	in, err := r.node.NewInput(weir.InputConfig{Sources: []weir.Source{{Addr: r.addr, Name: "bulk"}}})
-	if err != nil {
-		return err
-	}
-	const words = frameSize/8 - 1 // all but the stamp
-	_, lo := bits.Mul64(words, filler)
-	for n := uint64(0); ; n++ {
-		p, _, err := in.NextBuffer(ctx)
-		if err != nil {
-			return err
-		}
-		if len(p) != frameSize {
-			return fmt.Errorf("frame %d has %d bytes", n, len(p))
-		}
-		sum := measure.SumWords(p)
-		if sum != lo+n {
-			return fmt.Errorf("the words of frame %d add up to %x, want %x", n, sum, lo+n)
-		}
-		r.sum.Store(r.sum.Load() + sum)
-		r.payload.Store(r.payload.Load() + frameSize)
-		r.meter.Add(frameSize, 1)
-	}
-}
-
-// ---- records ----
-
-const (
-	recordSize     = 100
-	recordHead     = 9 // length, tag, length of the value
-	recordField    = 7
-	recordChannels = 8
-	countEvery     = 256 // records between two updates of the meter
-)
-
-func sendRecords(ctx context.Context, r *role) error {
-	out, err := r.node.NewOutput(weir.OutputConfig{Name: "records", Subpartitions: recordChannels, Partition: weir.RoundRobin})
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(r.out, "ADDR %s\n", r.node.Addr())
-	record := make([]byte, recordSize)
-	for i := range record {
-		record[i] = byte(i)
-	}
-	binary.LittleEndian.PutUint64(record, recordField)
-	for {
-		for range countEvery {
-			if err := out.Write(ctx, nil, record); err != nil {
-				return err
-			}
-		}
-		r.meter.Add(countEvery*recordSize, countEvery)
-	}
-}
-
-var errField = errors.New("the records' fields do not add up")
-
-func receiveRecords(ctx context.Context, r *role) error {
-	in, err := r.node.NewInput(weir.InputConfig{
-		Sources: []weir.Source{{Addr: r.addr, Name: "records", Last: recordChannels - 1}},
-	})
-	if err != nil {
-		return err
-	}
-	for {
-		sum := uint64(0)
-		for range countEvery {
-			e, err := in.Next(ctx)
-			if err != nil {
-				return err
-			}
-			if e.Kind != weir.Record || len(e.Value) != recordSize {
-				return fmt.Errorf("an element of kind %d with %d bytes", e.Kind, len(e.Value))
-			}
-			sum += binary.LittleEndian.Uint64(e.Value)
-		}
-		if sum != countEvery*recordField {
-			return errField
-		}
-		r.sum.Store(r.sum.Load() + sum)
-		r.payload.Store(r.payload.Load() + countEvery*(recordSize+recordHead))
-		r.meter.Add(countEvery*recordSize, countEvery)
 	}
 }

@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/weirflow/weir"
+)
+
+const (
+	recordSize     = 100
+	recordHead     = 9 // length, tag, length of the value
+	recordField    = 7 // the first word of each record
+	recordChannels = 8
+	countEvery     = 256 // records between two updates of the meter, at most
+)
+
+// shape is the size and the number of channels of the records, and how many are counted at once.
+func (o *Options) shape() (size, channels, every int) {
+	size, channels = recordSize, recordChannels
+	if o.Record > 0 {
+		size = o.Record
+	}
+	if o.Channels > 0 {
+		channels = o.Channels
+	}
+	return size, channels, max(1, min(countEvery, countEvery*recordSize/size))
+}
+
+// newRecord is a record of some size.
+func newRecord(size int) []byte {
+	record := make([]byte, size)
+	for i := range record {
+		record[i] = byte(i)
+	}
+	binary.LittleEndian.PutUint64(record, recordField)
+	return record
+}
+
+func sendRecords(ctx context.Context, r *role) error {
+	size, channels, every := r.opt.shape()
+	out, err := r.node.NewOutput(weir.OutputConfig{Name: "records", Subpartitions: channels, Partition: weir.RoundRobin})
+	if err != nil {
+		return err
+	}
+	record := newRecord(size)
+	for {
+		for range every {
+			if err := out.Write(ctx, nil, record); err != nil {
+				return err
+			}
+		}
+		r.meter.Add(int64(every*size), int64(every))
+	}
+}
+
+var errField = errors.New("the records' fields do not add up")
+
+func receiveRecords(ctx context.Context, r *role) error {
+	size, channels, every := r.opt.shape()
+	in, err := r.node.NewInput(r.opt.input(weir.Source{Addr: r.addr, Name: "records", Last: channels - 1}))
+	if err != nil {
+		return err
+	}
+	for {
+		sum := uint64(0)
+		for range every {
+			e, err := in.Next(ctx)
+			if err != nil {
+				return err
+			}
+			if e.Kind != weir.Record || len(e.Value) != size {
+				return fmt.Errorf("an element of kind %d with %d bytes", e.Kind, len(e.Value))
+			}
+			sum += binary.LittleEndian.Uint64(e.Value)
+		}
+		if sum != uint64(every)*recordField {
+			return errField
+		}
+		r.sum.Store(r.sum.Load() + sum)
+		r.payload.Store(r.payload.Load() + uint64(every*(size+recordHead)))
+		r.meter.Add(int64(every*size), int64(every))
+	}
+}

@@ -1,0 +1,85 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/weirflow/weir"
+	"github.com/weirflow/weir/internal/measure"
+)
+
+// scenario is one kind of work.
+type scenario struct {
+	name, does string
+	unit       string // of the rate
+	takes      string // the flags that it takes besides those that all take
+	// send and receive are the work of the two processes; alone that of a scenario within one.
+	send, receive, alone func(ctx context.Context, r *role) error
+	// config changes the node's configuration, if the default one does not do. It says why in options.
+	config  func(side string, opt *Options, cfg *weir.Config)
+	options string
+	// points are numbers of channels, each of which is measured by itself; none: the scenario has its number.
+	points []int
+	// echo: both sides listen, and the sender is told where the receiver does.
+	echo bool
+	// bare: a row that is not weir, so there is no node.
+	bare bool
+	// beside are the rows that are measured interleaved with this one, for the options given.
+	beside func(opt Options) []beside
+	// more checks and adds what only this scenario has. With work of one process, recv and send are the same.
+	more func(res *Result, recv, send *measure.Result) error
+}
+
+// beside is a row that is shown beside a scenario: a scenario, hidden or not, with options.
+type beside struct {
+	row, scenario string
+	opt           Options
+}
+
+var scenarios = []scenario{
+	{name: "bulk", does: "frames of 32 KiB over one channel; the sender stamps them, the receiver sums every word",
+		unit: "bytes", takes: "window frame park task-goroutine tls", send: sendBulk, receive: receiveBulk, beside: besideTLS},
+	{name: "records", does: "records of 100 bytes over 8 channels, written and read one by one",
+		unit: "records", takes: "channels record window park task-goroutine tls", send: sendRecords, receive: receiveRecords},
+	{name: "fan", does: "frames of 32 KiB over 64 channels on one connection, a writer and a reader for each: one reader stops",
+		unit: "bytes", takes: "park task-goroutine", send: sendFan, receive: receiveFan,
+		config: fanConfig, options: "16 buffers an output, memory by MemoryNeeded", more: moreFan},
+	{name: "latency", does: "records of 64 bytes to and fro, one at a time, each flushed",
+		unit: "trips", takes: "park task-goroutine", send: sendLatency, receive: receiveLatency, echo: true, more: moreLatency},
+	{name: "channels", does: "frames of 4 KiB, in turn over 10 to 10 000 channels on one connection: what a frame costs",
+		unit: "bytes", takes: "channels park task-goroutine", send: sendChannels, receive: receiveChannels,
+		config: channelsConfig, options: "segments of 4 KiB, memory by MemoryNeeded", points: []int{10, 64, 100, 1000, 10_000}},
+}
+
+// rows are what is only measured beside a scenario.
+var rows = []scenario{
+	{name: "crypto/tls", unit: "bytes", send: sendCryptoTLS, receive: receiveCryptoTLS, bare: true},
+}
+
+// Names lists the scenarios with what they do.
+func Names() (lines []string) {
+	for _, s := range scenarios {
+		lines = append(lines, fmt.Sprintf("  %-10s %s", s.name, s.does))
+		if s.takes != "" {
+			lines = append(lines, "             takes --"+strings.Join(strings.Fields(s.takes), ", --"))
+		}
+	}
+	return lines
+}
+
+func find(name string) (*scenario, error) {
+	for i := range rows {
+		if rows[i].name == name {
+			return &rows[i], nil
+		}
+	}
+	var names []string
+	for i := range scenarios {
+		if scenarios[i].name == name {
+			return &scenarios[i], nil
+		}
+		names = append(names, scenarios[i].name)
+	}
+	return nil, fmt.Errorf("no scenario %q: there are %s", name, strings.Join(names, ", "))
+}
