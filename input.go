@@ -76,7 +76,7 @@ const (
 	windowTotal = 64
 	maxWindow   = 32
 	minWindow   = 2
-	// provideLimit bounds how long a new input waits for memory that is its by right.
+	// provideLimit bounds how long a new input or output waits for memory that is its by right.
 	provideLimit = 5 * time.Second
 )
 

@@ -123,8 +123,8 @@ type Output struct {
 	queue     []Barrier // posted; guarded by postedMu
 }
 
-// NewOutput makes an output and lets consumers find it. Its guarantee of memory is a segment more than it has
-// subpartitions; the error says if that is too much.
+// NewOutput makes an output and lets consumers find it. Its guarantee of memory is a segment more than it has subpartitions; the
+// error says if that is too much. If others hold it, beyond their own guarantee, NewOutput waits for it for up to 5 s.
 func (n *Node) NewOutput(cfg OutputConfig) (*Output, error) {
 	cfg = cfg.withDefaults()
 	if cfg.Subpartitions < 1 || cfg.Subpartitions > maxSubpartitions {
@@ -134,7 +134,9 @@ func (n *Node) NewOutput(cfg OutputConfig) (*Output, error) {
 	if o.groups == 0 {
 		o.groups = serde.DefaultMaxParallelism(cfg.Subpartitions)
 	}
-	if err := o.open(); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), provideLimit)
+	defer cancel()
+	if err := o.open(ctx); err != nil {
 		return nil, fmt.Errorf("weir: output %q, partition %s: %w", cfg.Name, cfg.ID, err)
 	}
 	if err := n.add(o); err != nil {
@@ -143,7 +145,7 @@ func (n *Node) NewOutput(cfg OutputConfig) (*Output, error) {
 	return o, nil
 }
 
-func (o *Output) open() (err error) {
+func (o *Output) open(ctx context.Context) (err error) {
 	cfg := &o.cfg
 	o.pool, err = o.node.pool.NewLocal(segment.LocalConfig{
 		Name: "output " + cfg.Name, Purpose: segment.Send,
@@ -152,6 +154,12 @@ func (o *Output) open() (err error) {
 	})
 	if err != nil {
 		return o.node.explain(err)
+	}
+	// What is guaranteed is fetched now. Elsewhere it would be lent, also as overdraft to a writer whose consumer waits in this
+	// very output.
+	if err = o.pool.Reserve(ctx, cfg.Subpartitions+1); err != nil {
+		o.pool.Close()
+		return fmt.Errorf("other outputs hold the %d segments that it is guaranteed: %w", cfg.Subpartitions+1, err)
 	}
 	exclusive := 2
 	if cfg.ZeroExclusive {

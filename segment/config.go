@@ -117,7 +117,7 @@ type LocalConfig struct {
 
 	Subpartitions int // TakeFor accepts 0 to Subpartitions-1
 	Quota         int // a subpartition with so many segments makes the pool unavailable; 0: no quota
-	Overdraft     int // segments beyond the size that Take may borrow when nothing else is left
+	Overdraft     int // segments beyond the size that Take may borrow when nothing else is left; also others' by right, see Reserve
 
 	// OnReturn is called by the owner for each segment that comes home while the pool is open, with the tag it had: in
 	// Drain and Put, and where else the owner takes returns in (Take, TakeWait, Available). It may take and put.

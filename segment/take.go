@@ -156,6 +156,9 @@ func (l *LocalPool) tryAvailable() (bool, error) {
 // Reserve waits until the pool holds at least n segments, idle or handed out. n must not be above what is required. Errors
 // are as for TakeWait. A gate whose buffers all float reserves one, so that something is in circulation
 // (LocalBufferPool#reserveSegments; here what is obtained is counted, and nobody is locked out meanwhile).
+//
+// What is reserved is not lent. What a pool is guaranteed and has not fetched may be, to another pool as overdraft, as in Flink:
+// users of the two who wait for each other then wait for good.
 func (l *LocalPool) Reserve(ctx context.Context, n int) error {
 	if n > l.cfg.Required {
 		return badConfig("%q: can't reserve more segments (%d) than are required (%d)", l.cfg.Name, n, l.cfg.Required)

@@ -47,6 +47,4 @@
 //
 // Sockets and their batching (netio), blocking partitions, channels over ranges of subpartitions, compression, recovery of
 // channel state from files, and whatever depends on two goroutines doing something in the same instant: steps are whole calls.
-// Overdraft comes on top of what is guaranteed here: a pool that lends one task what another is guaranteed can make tasks in a
-// row wait for each other, as in Flink.
 package sim

@@ -93,11 +93,6 @@ func (j *job) start() {
 			if v.node == n {
 				recv += v.receives()
 				send += v.sends()
-				if v.logs != nil {
-					// Overdraft is there beside what is guaranteed. If a pool's overdraft were what another one is guaranteed, tasks
-					// in a row on one node could wait for each other, here as in Flink.
-					send += p.overdraft
-				}
 			}
 		}
 		recv = max(recv, 1)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -129,6 +130,7 @@ func (v *vertex) openOutput() {
 	o.pool, err = v.node.pool.NewLocal(segment.LocalConfig{Name: v.name, Purpose: segment.Send, Required: v.sends(), Max: most,
 		Subpartitions: len(v.logs), Quota: p.quota, Overdraft: p.overdraft})
 	v.node.must(err)
+	v.node.must(o.pool.Reserve(context.Background(), v.sends())) // as weir's outputs do, and for the same reason; it is there
 	o.part, o.writer, err = credit.NewPartition(credit.PartitionConfig{ID: partitionID(v.job.attempt, v.stage, v.index),
 		Subpartitions: len(v.logs), Pool: o.pool, Segments: most + p.overdraft, Events: pick(w.rng, 1, 4, 0),
 		Exclusive: p.exclusive, Profile: p.profile, Sink: (*sink)(v), Wake: v.node.wakeFromOutside})
