@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -28,36 +29,61 @@ type Result struct {
 	Extra      map[string]float64 `json:"extra,omitempty"`
 }
 
-// Meter counts the work of a process. Add is for one goroutine, everything else for any.
+// Meter counts the work of a process. Add is for one goroutine, everything else for any. Other goroutines have a Branch each.
 type Meter struct {
 	_            [64]byte
 	bytes, items atomic.Int64
 	_            [48]byte
-	begun        chan struct{}
+	root         *Meter // of a branch; itself otherwise
 	started      bool
+
+	// The root's.
+	begun    chan struct{}
+	once     sync.Once
+	mu       sync.Mutex
+	branches []*Meter // guarded by mu
 }
 
 // NewMeter returns a meter that waits for its first Add.
-func NewMeter() *Meter { return &Meter{begun: make(chan struct{})} }
+func NewMeter() *Meter {
+	m := &Meter{begun: make(chan struct{})}
+	m.root = m
+	return m
+}
+
+// Branch returns a meter for one more goroutine. What it counts is m's, too.
+func (m *Meter) Branch() *Meter {
+	b := &Meter{root: m.root}
+	m.root.mu.Lock()
+	defer m.root.mu.Unlock()
+	m.root.branches = append(m.root.branches, b)
+	return b
+}
 
 // Add counts work that is done. It belongs to the goroutine that does the work.
 func (m *Meter) Add(bytes, items int64) {
 	if !m.started {
 		m.started = true
-		close(m.begun)
+		m.root.once.Do(func() { close(m.root.begun) })
 	}
 	m.bytes.Store(m.bytes.Load() + bytes)
 	m.items.Store(m.items.Load() + items)
 }
 
-// Begun is closed at the first Add.
+// Begun is closed at the first Add, also of a branch. For the root.
 func (m *Meter) Begun() <-chan struct{} { return m.begun }
 
-// Items is the count so far.
-func (m *Meter) Items() int64 { return m.items.Load() }
-
-// Bytes is the count so far.
-func (m *Meter) Bytes() int64 { return m.bytes.Load() }
+// Count is what was counted so far, with the branches.
+func (m *Meter) Count() (bytes, items int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	bytes, items = m.bytes.Load(), m.items.Load()
+	for _, b := range m.branches {
+		bytes += b.bytes.Load()
+		items += b.items.Load()
+	}
+	return bytes, items
+}
 
 // Window waits for the first work and the warm-up, then measures for d.
 func (m *Meter) Window(role string, d time.Duration) Result {
@@ -86,7 +112,8 @@ type snapshot struct {
 }
 
 func (m *Meter) snap() *snapshot {
-	s := &snapshot{bytes: m.bytes.Load(), items: m.items.Load(), cpu: CPUSeconds(), at: time.Now()}
+	s := &snapshot{cpu: CPUSeconds(), at: time.Now()}
+	s.bytes, s.items = m.Count()
 	runtime.ReadMemStats(&s.mem)
 	return s
 }

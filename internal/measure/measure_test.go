@@ -28,6 +28,26 @@ func TestWindowCountsWorkInsideItOnly(t *testing.T) {
 	}
 }
 
+func TestMeterBranches(t *testing.T) {
+	m := NewMeter()
+	a, b := m.Branch(), m.Branch()
+	select {
+	case <-m.Begun():
+		t.Fatal("begun without work")
+	default:
+	}
+	a.Add(10, 1)
+	<-m.Begun()
+	b.Branch().Add(5, 2)
+	m.Add(1, 1)
+	if bytes, items := m.Count(); bytes != 16 || items != 4 {
+		t.Errorf("%d bytes, %d items", bytes, items)
+	}
+	if bytes, items := a.Count(); bytes != 10 || items != 1 {
+		t.Errorf("of a branch: %d bytes, %d items", bytes, items)
+	}
+}
+
 func TestPrintFind(t *testing.T) {
 	var out bytes.Buffer
 	r := Result{Role: "recv", Items: 7, Extra: map[string]float64{"credits": 2}}

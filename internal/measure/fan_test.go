@@ -1,0 +1,62 @@
+package measure
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestFanRatios(t *testing.T) {
+	const n = 64
+	f := NewFan(NewMeter(), n)
+	before, during := f.rates(), f.rates()
+	before.seconds, during.seconds = 1, 2
+	for i := range n {
+		before.bytes[i], during.bytes[i] = 100, 180
+	}
+	during.bytes[0] = 0
+	during.bytes[5] = 90
+	kept, slowest, err := fanRatios(before, during)
+	if mean := (62*180.0 + 90) / 63; err != nil || kept != mean/2/100 || slowest != 90/mean {
+		t.Errorf("kept %v, slowest %v of the mean, %v", kept, slowest, err)
+	}
+	during.bytes[0] = 1
+	if _, _, err := fanRatios(before, during); err == nil {
+		t.Error("the stalled channel moved, and no error came")
+	}
+	before.bytes[0], during.bytes[0] = 0, 0
+	if _, _, err := fanRatios(before, during); err == nil {
+		t.Error("nothing was stalled, and no error came")
+	}
+}
+
+// Readers that do as they are told keep their rate, and the first one stands still at the end.
+func TestFan(t *testing.T) {
+	m := NewMeter()
+	const n = 4
+	f := NewFan(m, n)
+	var stop atomic.Bool
+	for i := range n {
+		go func() {
+			for !stop.Load() {
+				f.Wait(i)
+				f.Channel(i).Add(1, 1)
+				time.Sleep(50 * time.Microsecond)
+			}
+		}()
+	}
+	defer func() {
+		stop.Store(true)
+		f.stall.Unlock()
+	}()
+	figures, err := f.Measure()
+	if err != nil || figures["kept"] <= 0 || figures["slowest_of_mean"] <= 0 || figures["slowest_of_mean"] > 1 {
+		t.Fatalf("%v, %v", figures, err)
+	}
+	if !f.Stalled(0) || f.Stalled(1) {
+		t.Error("the first channel goes on, or another one does not")
+	}
+	if _, items := m.Count(); items == 0 {
+		t.Error("the meter has not counted what the channels did")
+	}
+}
