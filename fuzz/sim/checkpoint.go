@@ -118,6 +118,7 @@ type coordinator struct {
 	since   int64
 	snaps   map[*vertex]*snapshot
 	good    map[string]*snapshot // of the last one that was completed, by name; nil: none
+	kills   int                  // since then
 }
 
 // tick starts a checkpoint, or gives one up that takes too long.
@@ -137,12 +138,22 @@ func (c *coordinator) tick() {
 	c.begun++
 	slower := int64(1 + c.begun*c.begun/256) // or a stall would be filled with thousands of them
 	w.after(slower*(w.plan.interval/2+w.rng.Int64N(w.plan.interval)), c.tick)
-	var live []*vertex
-	for _, v := range j.stages[0] {
+	c.begin()
+}
+
+// sources are those that can still send a barrier.
+func (c *coordinator) sources() (live []*vertex) {
+	for _, v := range c.job.stages[0] {
 		if v.out.phase < finished && !v.closed {
 			live = append(live, v)
 		}
 	}
+	return live
+}
+
+// begin starts a checkpoint.
+func (c *coordinator) begin() {
+	w, live := c.job.w, c.sources()
 	if len(live) == 0 {
 		return
 	}
@@ -155,6 +166,10 @@ func (c *coordinator) tick() {
 			v.posted = append(v.posted, b)
 			v.schedule()
 		})
+	}
+	if chance(w.rng, w.plan.ckptKills) {
+		id, how := c.id, w.rng.IntN(3)
+		w.after(1+w.rng.Int64N(w.plan.interval), func() { c.kill(id, how) })
 	}
 }
 
@@ -227,14 +242,14 @@ func (c *coordinator) complete() {
 		var stored []byte
 		if f := e.to.flights[c.id]; f != nil {
 			stored = append(stored, f.in[e.ch]...)
-			w.exp.InputBytes += len(f.in[e.ch])
+			w.exp.InputBytes[w.plan.mode] += len(f.in[e.ch])
 		}
 		if f := e.from.flights[c.id]; f != nil {
 			stored = append(stored, f.out[e.sub]...)
-			w.exp.OutputBytes += len(f.out[e.sub])
+			w.exp.OutputBytes[w.plan.mode] += len(f.out[e.sub])
 		}
 		if w.plan.mode == modeAtLeastOnce {
-			w.exp.Ahead += max(taken-sent, 0)
+			w.exp.Ahead[w.plan.mode] += max(taken-sent, 0)
 			if taken < sent || len(stored) > 0 {
 				w.violate("%s: checkpoint %d: %d records were sent, %d taken, %d bytes persisted", e.name, c.id, sent, taken, len(stored))
 			}
@@ -251,9 +266,13 @@ func (c *coordinator) complete() {
 			w.violate("%s: checkpoint %d: %d records were sent, %d taken, and between them % x is persisted, want % x", e.name,
 				c.id, sent, taken, stored, want)
 		}
-		w.exp.InFlight += sent - taken
+		w.exp.InFlight[w.plan.mode] += sent - taken
 	}
 	c.good = good
+	if c.kills > 0 {
+		w.exp.AfterKill[w.plan.mode]++
+		c.kills = 0
+	}
 	for _, v := range c.job.vertices {
 		for id := range v.flights {
 			if id <= c.id {
@@ -285,8 +304,8 @@ func (j *job) restore(last *job, good map[string]*snapshot) {
 				v.backlog += max(sent-good[v.name].consumed[ch], 0)
 			}
 			v.consumed[ch] = sent
-			j.w.exp.Replayed += max(sent-good[v.name].consumed[ch], 0)
+			j.w.exp.Replayed[j.w.plan.mode] += max(sent-good[v.name].consumed[ch], 0)
 		}
 	}
-	j.w.exp.Restored++
+	j.w.exp.Restored[j.w.plan.mode]++
 }

@@ -4,7 +4,7 @@
 // few nodes with sources, operators and sinks, built of the very types that the sockets use (credit's cores, partitions, gates
 // and pools, serde's writers and readers, task.Input with its aligner). Only the glue to netio is played: see node.go. The seed
 // decides everything: sizes of pools and buffers, the shape of the job, delays, how many bytes each read and write takes, who
-// stalls, which connection is cut or reset. So a seed is a run, and can be looked at:
+// stalls, which connection is cut or reset, which channel or checkpoint is killed. So a seed is a run, and can be looked at:
 //
 //	make sim SEEDS=5000         runs the seeds 1 to 5000, ends with "N passed, N failed"
 //	make sim SEEDS=500 FIRST=9001
@@ -25,14 +25,20 @@
 //
 // For each completed checkpoint and channel: the records that the sender had written and those that the receiver had taken
 // differ by what was persisted at both ends, byte for byte, and by nothing else. Aligned: they do not differ. At least once: the
-// receiver may be ahead. After a reset the job starts again from the last checkpoint, with what was in flight.
+// receiver may be ahead. After a reset, or the death of a channel, the job starts again from the last checkpoint, with what was in
+// flight. The mode is the seed modulo 5: none, aligned, at least once, unaligned, timed.
+//
+// Killed in the middle are channels (by their sender, by their receiver, with a task: everything else goes on for a while, and a
+// channel's error must name the channel, its partition and its peer) and checkpoints (aborted by the coordinator, cancelled
+// by a source before or after its barrier, overtaken by the next one).
 //
 // In the end: as many records came through an operator as went in, every segment is home, and nothing was promised twice.
 //
 // Progress: something moves within 200 s of the virtual clock, longer than all that can go wrong at once; and no channel that
 // could move stands still for 20 s, which is less than a task may stall: one channel is not held up by another.
 //
-// A set of runs counts what it had of all this (Exposure), and fails if there was nothing of a kind.
+// A set of runs counts what it had of all this (Exposure), by mode where that makes a difference, and fails if there was nothing of
+// a kind: not one read that ended 17 bytes into a frame, no timed checkpoint completed after one that was killed.
 //
 // # Tests
 //

@@ -108,6 +108,9 @@ func (j *job) monitor() {
 	}
 	for _, v := range j.vertices {
 		if v.out != nil {
+			if v.out.pool.Stats().Overdraft > 0 {
+				w.exp.Overdraft++
+			}
 			for s := range v.logs {
 				if v.out.part.Subpartition(s).Blocked() {
 					w.exp.Blocked++

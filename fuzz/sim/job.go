@@ -35,7 +35,8 @@ type job struct {
 	failed   error
 	closed   bool
 	chaos    []mishap
-	consumed int // records in this attempt
+	killed   bool // channels of this attempt were killed
+	consumed int  // records in this attempt
 
 	coord coordinator
 }
@@ -109,6 +110,9 @@ func (j *job) start() {
 			v.openInput()
 		}
 		v.schedule()
+	}
+	if p.slow {
+		j.vertices[j.w.rng.IntN(len(j.vertices))].slow = 1 + j.w.rng.Int64N(10_000)
 	}
 	j.plotMishaps()
 	j.w.after(monitorEvery, j.monitor)

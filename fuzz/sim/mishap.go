@@ -40,6 +40,10 @@ func (j *job) plotMishaps() {
 			}
 		})
 	}
+	if j.attempt < p.kills {
+		k, how := w.rng.IntN(1<<20), killer(w.rng.IntN(int(numKillers)))
+		add(func() { w.after(w.soon(), func() { j.kill(k, how) }) })
+	}
 	for range p.leavers {
 		sinks := j.stages[len(j.stages)-1]
 		v := sinks[w.rng.IntN(len(sinks))]

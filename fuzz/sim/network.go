@@ -36,6 +36,7 @@ func (p *piece) bytes() []byte {
 // chunk is bytes under way.
 type chunk struct {
 	at int64
+	no int // in the order of sending, of all connections
 	p  []byte
 }
 
@@ -55,6 +56,9 @@ type end struct {
 	closing bool
 	closed  bool
 
+	server  bool // it sends to a client
+	wrote   cutter
+	got     cutter
 	in      []chunk
 	inBytes int
 	eof     int64 // the peer closed; when that is seen
@@ -74,7 +78,7 @@ type connection struct {
 func (w *world) connect(name string, from, to *node, a, b handler) *connection {
 	c := &connection{w: w, name: name, latency: 1 + w.rng.Int64N(w.plan.latency)}
 	c.a = &end{node: from, conn: c, name: name + ">", h: a}
-	c.b = &end{node: to, conn: c, name: name + "<", h: b}
+	c.b = &end{node: to, conn: c, name: name + "<", h: b, server: true}
 	c.a.peer, c.b.peer = c.b, c.a
 	from.ends = append(from.ends, c.a)
 	to.ends = append(to.ends, c.b)
@@ -220,7 +224,9 @@ func (e *end) write() bool {
 		w.note(e.name, "writes", len(p), e.pending)
 		at := max(w.now+e.conn.latency+w.rng.Int64N(w.plan.jitter), e.peer.lastAt)
 		e.peer.lastAt = at
-		e.peer.in = append(e.peer.in, chunk{at: at, p: p})
+		w.sent++
+		e.peer.in = append(e.peer.in, chunk{at: at, no: w.sent, p: p})
+		e.countCut(&e.wrote, p, &w.exp.WrittenDown, &w.exp.WrittenUp, e.server)
 		e.peer.inBytes += len(p)
 		w.after(at-w.now, e.peer.node.wake)
 	}
@@ -273,6 +279,7 @@ func (e *end) read() {
 		c := &e.in[0]
 		m := min(len(c.p), k-len(region))
 		region = append(region, c.p[:m]...)
+		e.node.arrived(c.no, e)
 		if c.p = c.p[m:]; len(c.p) == 0 {
 			e.in = e.in[1:]
 		}
@@ -285,6 +292,7 @@ func (e *end) read() {
 	}
 	for p := region; len(p) > 0 && !e.closed; {
 		m := min(len(p), 1+w.rng.IntN(w.plan.feed))
+		e.countCut(&e.got, p[:m], &w.exp.ReadDown, &w.exp.ReadUp, !e.server)
 		err := e.h.onRead(p[:m])
 		for i := range p[:m] {
 			p[i] = 0xDD
@@ -294,5 +302,27 @@ func (e *end) read() {
 			w.note(e.name, fmt.Sprint("fails: ", err))
 			e.close(err)
 		}
+	}
+}
+
+// countCut counts where a read or a write ended.
+func (e *end) countCut(c *cutter, p []byte, down *[downOffsets]int, up *[upOffsets]int, isDown bool) {
+	if len(p) == 1 {
+		e.node.w.exp.OneByte++
+	}
+	if isDown {
+		c.next(p, down[:])
+	} else {
+		c.next(p, up[:])
+	}
+}
+
+// arrived notes that bytes came, and whether others that were sent later to the same node came before them.
+func (n *node) arrived(no int, e *end) {
+	if no < n.newest && n.newestOf != e {
+		n.w.exp.Reordered++
+	}
+	if no > n.newest {
+		n.newest, n.newestOf = no, e
 	}
 }

@@ -28,6 +28,9 @@ type node struct {
 	clients []*client // by node
 	posted  []func()
 
+	newest   int // of the bytes that have come, and where they came
+	newestOf *end
+
 	scheduled  bool
 	stallUntil int64
 	expiring   bool

@@ -85,6 +85,9 @@ type plan struct {
 	declines   int   // percent of barriers that a source replaces by a cancel marker
 
 	stalls, loopStalls, cuts, resets int
+	kills                            int  // attempts in which a channel is killed
+	ckptKills                        int  // percent of checkpoints that are killed
+	slow                             bool // one task takes its time
 	leavers                          int  // sinks that go before the end; only without checkpoints
 	resize                           bool // receivers ask for other sizes of buffers
 	late                             bool // partitions are registered late
@@ -166,6 +169,11 @@ func newPlan(seed uint64, r *rand.Rand) plan {
 	if p.mode == modeNone && chance(r, 40) {
 		p.leavers = 1
 	}
+	if chance(r, 50) {
+		p.kills = 1 + r.IntN(2)
+	}
+	p.ckptKills = pick(r, 0, 30, 60)
+	p.slow = chance(r, 20)
 	return p
 }
 

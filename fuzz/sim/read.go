@@ -148,15 +148,32 @@ func (v *vertex) next() bool {
 // readFailed ends the job, if the network is to blame.
 func (v *vertex) readFailed(err error) {
 	var lost *credit.ConnError
-	if !errors.As(err, &lost) || v.w.exp.Resets == 0 {
+	var ended *credit.ChannelError
+	switch {
+	case errors.As(err, &lost) && v.w.exp.Resets > 0:
+		if lost.Peer == "" {
+			v.w.violate("%s: an error that names no peer: %v", v.name, err)
+		}
+	case errors.As(err, &ended) && v.job.killed:
+		v.checkNames(ended)
+	default:
 		v.w.violate("%s: %v", v.name, err)
-	}
-	if lost.Peer == "" {
-		v.w.violate("%s: an error that names no peer: %v", v.name, err)
 	}
 	v.closed = true
 	v.closeInput()
 	v.job.fail(v, err)
+}
+
+// checkNames checks that a channel's error names what it is about.
+func (v *vertex) checkNames(err *credit.ChannelError) {
+	if err.Index < 0 || err.Index >= len(v.in.edges) {
+		v.w.violate("%s: an error of channel %d: %v", v.name, err.Index, err)
+	}
+	e := v.in.edges[err.Index]
+	want := partitionID(v.job.attempt, e.from.stage, e.from.index)
+	if err.Partition != want || e.local == nil && (err.Peer != e.from.node.name || err.Channel != e.id) {
+		v.w.violate("%s: an error of %s that names another one: %v", v.name, e.name, err)
+	}
 }
 
 // take checks that a record is the one that comes next on its channel, byte for byte.
@@ -196,6 +213,12 @@ func (v *vertex) checkpoint(t *task) {
 	n := t.in.Notice()
 	b, verdict := t.guard.Trigger(n.Barrier)
 	v.w.note(v.name, fmt.Sprintf("checkpoint %v: %v", b.Options.Alignment, verdict), int(b.ID))
+	if verdict == align.AlreadyAborted {
+		v.w.exp.AbortedAhead++
+		if v.out != nil && v.out.phase < finished {
+			v.emit(&event.Event{Kind: event.CancelCheckpoint, CheckpointID: b.ID})
+		}
+	}
 	if verdict != align.Take {
 		return
 	}

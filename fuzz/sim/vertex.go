@@ -64,11 +64,14 @@ type vertex struct {
 	in      *input
 	flights map[int64]*flight
 	posted  []event.Barrier // a source's, from the coordinator
-	value   []byte
-	scratch []byte
+
+	declined []int64 // checkpoints for which a source is to send a cancel marker
+	value    []byte
+	scratch  []byte
 
 	scheduled  bool
 	stallUntil int64
+	slow       int64 // what each turn takes
 	wakeFn     func()
 	waits      string // for what, in words
 	dataEnds   bool   // the end of the data was read
@@ -126,6 +129,9 @@ func (v *vertex) openOutput() {
 	o := &output{}
 	v.out = o
 	most := v.sends() + p.extra
+	if p.extra == 0 {
+		w.exp.TinyOutputs++
+	}
 	var err error
 	o.pool, err = v.node.pool.NewLocal(segment.LocalConfig{Name: v.name, Purpose: segment.Send, Required: v.sends(), Max: most,
 		Subpartitions: len(v.logs), Quota: p.quota, Overdraft: p.overdraft})
@@ -184,6 +190,9 @@ func (v *vertex) tick() {
 // openInput makes the gate and requests its channels.
 func (v *vertex) openInput() {
 	w, p, j := v.w, &v.w.plan, v.job
+	if p.exclusive <= 1 {
+		w.exp.TinyInputs++
+	}
 	in := &input{}
 	v.in = in
 	in.gate = credit.NewGate(credit.GateConfig{Channels: len(v.consumed), Sink: (*sink)(v), Guard: credit.GuardFail})
@@ -240,7 +249,10 @@ func (v *vertex) schedule() {
 		return
 	}
 	v.scheduled = true
-	v.w.after(max(v.w.soon(), v.stallUntil-v.w.now), v.step)
+	if v.slow > 0 {
+		v.w.exp.Slow++
+	}
+	v.w.after(max(v.w.soon()+v.slow, v.stallUntil-v.w.now), v.step)
 }
 
 // step is one turn of the task: some records, then it looks whether it must wait.
@@ -264,6 +276,14 @@ func (v *vertex) step() {
 
 // run does some work and reports whether there is more to do at once.
 func (v *vertex) run() bool {
+	if v.out != nil && v.job.killed {
+		if _, cause := v.out.writer.Gone(); cause != nil {
+			v.closed = true
+			v.closeInput()
+			v.job.fail(v, cause)
+			return false
+		}
+	}
 	if v.out != nil && !v.runOutput() {
 		return v.readPriority() // an unaligned barrier does not wait for the output
 	}
@@ -324,7 +344,7 @@ func (v *vertex) ready() bool {
 			return !errors.Is(o.resume(), serde.ErrUnfinished) || o.writer.Deserted()
 		}
 		switch {
-		case len(v.posted) > 0:
+		case len(v.posted) > 0 || len(v.declined) > 0 && o.phase < finished:
 			return true
 		case len(o.settle) > 0 && o.writer.Publish():
 			return true

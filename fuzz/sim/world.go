@@ -85,6 +85,7 @@ type world struct {
 	}
 	scratch [8]byte
 
+	sent  int // pieces that were written, on all connections
 	nodes []*node
 	job   *job
 	exp   Exposure

@@ -123,6 +123,9 @@ func (v *vertex) afterWrite() {
 
 // serve sends the barriers that the coordinator posted.
 func (v *vertex) serve() {
+	if v.out.phase < finished {
+		v.serveDeclined()
+	}
 	for len(v.posted) > 0 && v.out.phase < finished {
 		b := v.posted[0]
 		v.posted = v.posted[1:]
