@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// runner compiles tests and runs them. Everything that it writes goes into tmp.
+type runner struct {
+	root    string // of the module
+	tmp     string
+	timeout time.Duration // of one run of a test binary
+	hang    time.Duration // the same, where a hang counts
+	sem     chan struct{} // one for each compilation or run at a time
+}
+
+func newRunner(root string, parallel int) (*runner, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	tmp, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return nil, err
+	}
+	return &runner{root: root, tmp: tmp, timeout: 2 * time.Minute, hang: 15 * time.Second, sem: make(chan struct{}, parallel)}, nil
+}
+
+func (r *runner) close() error { return os.RemoveAll(r.tmp) }
+
+// verdict is what became of a mutant.
+type verdict uint8
+
+const (
+	killed   verdict = iota
+	survived         // a test is green
+	unfit            // it doesn't compile, or hangs without saying so: it shows nothing
+)
+
+var verdicts = [...]string{"killed", "SURVIVED", "UNFIT"}
+
+func (v verdict) String() string { return verdicts[v] }
+
+// result is how a mutant ended.
+type result struct {
+	verdict verdict
+	how     string // a line
+	output  string // of the compiler or the test, if it was not killed
+	took    time.Duration
+}
+
+// errBuild means that a package doesn't compile.
+var errBuild = errors.New("does not compile")
+
+// baseline runs the named tests on the sources as they are. All of them must be there, run and pass.
+func (r *runner) baseline(ctx context.Context, tests map[suite][]string) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for s, names := range tests {
+		wg.Go(func() {
+			if err := r.green(ctx, s, names); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (r *runner) green(ctx context.Context, s suite, names []string) error {
+	r.sem <- struct{}{}
+	defer func() { <-r.sem }()
+	dir, err := os.MkdirTemp(r.tmp, "base")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	binary, out, err := r.build(ctx, s, dir, "")
+	if err != nil {
+		return fmt.Errorf("%v %w without any breakage:\n%s", s, err, tail(out))
+	}
+	o := r.test(ctx, s, binary, names, r.timeout)
+	for _, name := range names {
+		switch o.tests[name] {
+		case "PASS":
+		case "":
+			err = errors.Join(err, fmt.Errorf("%v: %s is not there, or was not run", s, name))
+		default:
+			err = errors.Join(err, fmt.Errorf("%v: %s without any breakage: %s", s, name, o.tests[name]))
+		}
+	}
+	if err == nil && o.failed {
+		err = fmt.Errorf("%v fails without any breakage: %s", s, o.how)
+	}
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, tail(o.text))
+	}
+	return nil
+}
+
+// kill breaks the source as m says and runs its tests. The caller bounds how many of these run at a time.
+func (r *runner) kill(ctx context.Context, m *Mutant) (res result) {
+	begin := time.Now()
+	defer func() { res.took = time.Since(begin) }()
+	dir, err := os.MkdirTemp(r.tmp, "mutant")
+	if err != nil {
+		return result{verdict: unfit, how: err.Error()}
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := r.overlay(dir, m)
+	if err != nil {
+		return result{verdict: unfit, how: err.Error()}
+	}
+	var hows []string
+	for s, names := range m.suites() {
+		binary, out, err := r.build(ctx, s, dir, overlay)
+		if err != nil {
+			return result{verdict: unfit, how: err.Error(), output: tail(out)}
+		}
+		red := r.red(ctx, m, s, binary, names)
+		if red.verdict != killed {
+			return red
+		}
+		hows = append(hows, red.how)
+	}
+	slices.Sort(hows)
+	return result{how: strings.Join(hows, "; ")}
+}
+
+// overlay writes the broken file and tells the compiler to take it.
+func (r *runner) overlay(dir string, m *Mutant) (string, error) {
+	text, err := m.apply(r.root)
+	if err != nil {
+		return "", err
+	}
+	broken := filepath.Join(dir, filepath.Base(m.File))
+	if err := os.WriteFile(broken, text, 0o600); err != nil {
+		return "", err
+	}
+	list, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(r.root, filepath.FromSlash(m.File)): broken}})
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "overlay.json")
+	return name, os.WriteFile(name, list, 0o600)
+}
+
+// red runs tests that must fail: together, and what a crash left out, alone.
+func (r *runner) red(ctx context.Context, m *Mutant, s suite, binary string, names []string) result {
+	limit := r.timeout
+	if m.Hangs {
+		limit = r.hang
+	}
+	how := ""
+	for left := names; len(left) > 0; {
+		o := r.test(ctx, s, binary, left, limit)
+		switch {
+		case o.hung && !m.Hangs:
+			return result{verdict: unfit, how: "hangs, and is not marked so", output: tail(o.text)}
+		case how == "":
+			how = o.how
+		}
+		var missed []string
+		for _, name := range left {
+			switch state := o.tests[name]; {
+			case state == "FAIL" || o.failed && len(left) == 1:
+			case state == "" && o.failed:
+				missed = append(missed, name)
+			default:
+				return result{verdict: survived, how: name + ": " + state, output: tail(o.text)}
+			}
+		}
+		if len(missed) == len(left) { // nothing says whose fault it was
+			missed = missed[:0]
+			for _, name := range left {
+				if o := r.test(ctx, s, binary, []string{name}, limit); !o.failed {
+					return result{verdict: survived, how: name, output: tail(o.text)}
+				}
+			}
+		}
+		left = missed
+	}
+	return result{how: how}
+}
+
+// build compiles the tests of s.
+func (r *runner) build(ctx context.Context, s suite, dir, overlay string) (binary, output string, err error) {
+	binary = filepath.Join(dir, "test.exe")
+	args := []string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	if s.race {
+		args = append(args, "-race")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./"+s.dir)...)
+	cmd.Dir = r.root
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	switch {
+	case ctx.Err() != nil:
+		return "", "", ctx.Err()
+	case err != nil:
+		return "", string(out), errBuild
+	}
+	if _, err := os.Stat(binary); err != nil {
+		return "", "", fmt.Errorf("has no tests: %w", errBuild)
+	}
+	return binary, "", nil
+}
+
+// test runs tests by name, in the directory of their package.
+func (r *runner) test(ctx context.Context, s suite, binary string, names []string, limit time.Duration) outcome {
+	ctx, stop := context.WithTimeout(ctx, limit+30*time.Second) // the binary's own limit comes first
+	defer stop()
+	cmd := exec.CommandContext(ctx, binary, "-test.v", "-test.count=1", "-test.timeout="+limit.String(),
+		"-test.run=^("+strings.Join(names, "|")+")$")
+	cmd.Dir = filepath.Join(r.root, filepath.FromSlash(s.dir))
+	// Model tests draw the same every time, don't spend time on a shorter example, and leave no file behind.
+	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(binary), "RAPID_NOFAILFILE=true", "RAPID_SHRINKTIME=0s", "RAPID_SEED=1")
+	cmd.WaitDelay = 5 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return judge(out.String(), err)
+}
+
+// tail is the end of a long output.
+func tail(s string) string {
+	const most = 40
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	if len(lines) > most {
+		lines = append([]string{"…"}, lines[len(lines)-most:]...)
+	}
+	return strings.Join(lines, "\n")
+}
