@@ -348,6 +348,8 @@ func (p *Partition) release(cause error) {
 	}
 }
 
+func (p *Partition) entered(g *Registry) { p.registry = g }
+
 // userGone counts down consumers and the writer; the last one releases the partition.
 func (p *Partition) userGone() {
 	if p.users--; p.users == 0 {

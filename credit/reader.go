@@ -42,6 +42,12 @@ func (r *Reader) DataAvailable() { r.sched.notify(r) }
 // PriorityEvent is the view's notification; to the server a priority event is like any other.
 func (r *Reader) PriorityEvent(int32) { r.sched.notify(r) }
 
+// SendsFiles reports whether the connection takes buffers that are parts of a file.
+func (r *Reader) SendsFiles() bool {
+	f, ok := r.sched.out.(fileSender)
+	return ok && f.SendsFiles()
+}
+
 // available reports whether the reader may send something, and the view's backlog.
 func (r *Reader) available() (bool, int32) { return r.view.Available(r.credit > 0) }
 

@@ -18,11 +18,24 @@ type RegistryConfig struct {
 	Clock func() time.Duration
 }
 
+// Served is a partition that consumers can ask for: a Partition or a BlockingPartition.
+type Served interface {
+	// ID is how they ask for it.
+	ID() PartitionID
+	// CreateView opens a view of a range of its subpartitions.
+	CreateView(r SubpartitionRange, l ViewListener) (View, error)
+	// Released reports whether it was released.
+	Released() bool
+
+	release(cause error)
+	entered(g *Registry) // where it is registered; nil: nowhere
+}
+
 // Registry knows the partitions of a process by their id, and the requests that wait for one (ResultPartitionManager).
 // It belongs to the owner of the partitions' loop halves.
 type Registry struct {
 	cfg        RegistryConfig
-	partitions map[PartitionID]*Partition
+	partitions map[PartitionID]Served
 	waiting    map[PartitionID]*waitList
 	// All waiting requests, the oldest first: their deadlines are in this order.
 	first, last *waiter
@@ -38,7 +51,7 @@ type waiter struct {
 	prev, next *waiter
 	// found is called once when the partition was registered, gone once when it was not in time. The waiter is forgotten
 	// before.
-	found func(p *Partition)
+	found func(p Served)
 	gone  func(err error)
 }
 
@@ -58,34 +71,35 @@ func NewRegistry(cfg RegistryConfig) *Registry {
 	if cfg.Clock == nil {
 		cfg.Clock = func() time.Duration { return 0 }
 	}
-	return &Registry{cfg: cfg, partitions: map[PartitionID]*Partition{}, waiting: map[PartitionID]*waitList{}}
+	return &Registry{cfg: cfg, partitions: map[PartitionID]Served{}, waiting: map[PartitionID]*waitList{}}
 }
 
 // Register makes a partition known, and opens the views of the requests that wait for it. An error of one of them (a
 // bad index, say) is that request's, not the producer's. ErrOldAttempt: a newer attempt of it was registered before.
-func (g *Registry) Register(p *Partition) error {
+func (g *Registry) Register(p Served) error {
+	id := p.ID()
 	switch {
 	case g.closed:
 		return fmt.Errorf("credit: %w", errRegistryClosed)
-	case g.partitions[p.id] != nil:
-		return fmt.Errorf("credit: partition %s: %w", p.id, errRegistered)
+	case g.partitions[id] != nil:
+		return fmt.Errorf("credit: partition %s: %w", id, errRegistered)
 	case p.Released():
-		return fmt.Errorf("credit: partition %s: %w", p.id, ErrReleased)
+		return fmt.Errorf("credit: partition %s: %w", id, ErrReleased)
 	}
-	if err := g.attempts.outdated(p.id); err != nil {
+	if err := g.attempts.outdated(id); err != nil {
 		return fmt.Errorf("credit: %w", err)
 	}
-	g.attempts.add(p.id)
-	g.partitions[p.id] = p
-	p.registry = g
-	for _, w := range g.takeAll(p.id) {
+	g.attempts.add(id)
+	g.partitions[id] = p
+	p.entered(g)
+	for _, w := range g.takeAll(id) {
 		w.found(p)
 	}
 	return nil
 }
 
 // Lookup returns a registered partition, nil if there is none.
-func (g *Registry) Lookup(id PartitionID) *Partition { return g.partitions[id] }
+func (g *Registry) Lookup(id PartitionID) Served { return g.partitions[id] }
 
 // Len returns the number of registered partitions, and of requests that wait.
 func (g *Registry) Len() (partitions, waiting int) {
@@ -200,10 +214,10 @@ func (g *Registry) takeAll(id PartitionID) []*waiter {
 }
 
 // forget removes a partition that was released.
-func (g *Registry) forget(p *Partition) {
-	if g.partitions[p.id] == p {
-		delete(g.partitions, p.id)
-		g.attempts.remove(p.id)
+func (g *Registry) forget(p Served) {
+	if id := p.ID(); g.partitions[id] == p {
+		delete(g.partitions, id)
+		g.attempts.remove(id)
 	}
-	p.registry = nil
+	p.entered(nil)
 }

@@ -96,6 +96,7 @@ func (s *Scheduler) send(r *Reader, p *Polled) {
 	h.Type = p.Type
 	h.Compressed = p.Buf.Compressed()
 	h.Size = int32(p.Buf.Len())
+	h.Partial, h.PartialSizes = int32(len(p.Sizes)), p.Sizes
 	if p.Type.IsBuffer() {
 		s.stats.Data++
 	} else {

@@ -2,6 +2,7 @@ package credit
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 	"time"
 
@@ -100,6 +101,7 @@ func (r *senderRig) WriteBuffer(h *BufferHeader, b segment.Buffer) {
 		return
 	}
 	m := sentMessage{BufferHeader: *h, payload: bytes.Clone(b.Bytes())}
+	m.PartialSizes = slices.Clone(h.PartialSizes)
 	b.Release()
 	if len(m.payload) != int(m.Size) {
 		r.t.Fatalf("a header says %d bytes, there are %d", m.Size, len(m.payload))

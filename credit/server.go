@@ -159,6 +159,9 @@ func (h *serverConn) OnClose(c *netio.Conn, err error) {
 // Writable is part of Outbound: one batch at a time.
 func (h *serverConn) Writable() bool { return !h.conn.Full() }
 
+// SendsFiles reports whether WriteBuffer takes buffers that are parts of a file.
+func (h *serverConn) SendsFiles() bool { return h.conn.SendsFiles() }
+
 // WriteBuffer is part of Outbound: the payload goes out from where it lies.
 func (h *serverConn) WriteBuffer(hd *BufferHeader, b segment.Buffer) {
 	AppendBufferHeader(h.conn.Stage(FrameHeaderLen + h.server.opt.Profile.headerLen() + 4*len(hd.PartialSizes))[:0], h.server.opt.Profile, hd)

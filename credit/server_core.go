@@ -84,7 +84,7 @@ func (c *ServerCore) OnPartitionRequest(r *PartitionRequest) error {
 	}
 	subpartitions := r.Range
 	w := &waiter{partition: r.Partition}
-	w.found = func(p *Partition) {
+	w.found = func(p Served) {
 		delete(c.waiting, reader.id)
 		if err := c.open(reader, p, subpartitions); err != nil {
 			_ = c.answer(err)
@@ -100,7 +100,7 @@ func (c *ServerCore) OnPartitionRequest(r *PartitionRequest) error {
 }
 
 // open gives a reader its view and lets it send.
-func (c *ServerCore) open(r *Reader, p *Partition, subpartitions SubpartitionRange) error {
+func (c *ServerCore) open(r *Reader, p Served, subpartitions SubpartitionRange) error {
 	view, err := p.CreateView(subpartitions, r)
 	if err != nil {
 		return err

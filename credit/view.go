@@ -46,10 +46,13 @@ type Polled struct {
 	Next segment.DataType
 	// Backlog is the number of data buffers behind this one.
 	Backlog int32
-	// Seq is the sequence number.
+	// Seq is the sequence number; of the first one if Buf is several buffers.
 	Seq int32
 	// Subpartition is where Buf comes from, -1 if unknown.
 	Subpartition int32
+	// Sizes are those of the buffers that Buf is made of, if it is several packed into one message; they are valid until the next
+	// Poll. Nil: it is a single one.
+	Sizes []int32
 }
 
 // subView is a view of one subpartition.

@@ -140,9 +140,13 @@ func (c *Conn) Write(p []byte) (int, error) {
 
 // AppendBuffer appends b's bytes to what is queued and takes b's reference over: it is released once written, or when the
 // connection is closed. Payloads of up to CopyLimit bytes are copied next to their header and released at once. b's bytes
-// must be in memory.
+// are in memory, or, if SendsFiles, in a file.
 func (c *Conn) AppendBuffer(b segment.Buffer) {
 	c.l.check.assertHeld()
+	if b.IsFile() {
+		c.appendFile(b)
+		return
+	}
 	p := b.Bytes()
 	switch {
 	case c.deaf():

@@ -143,6 +143,10 @@ func (c *Conn) sysDrain() {
 
 // sysWrite writes once, at most about BatchBytes and MaxVectors pieces.
 func (c *Conn) sysWrite() {
+	if c.out.files > 0 {
+		c.sysWriteFiles()
+		return
+	}
 	l := c.l
 	v := &l.sys.vec
 	v.reset()

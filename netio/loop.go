@@ -176,6 +176,7 @@ type Stats struct {
 	ReadBytes  uint64
 	Writes     uint64 // system calls that took data
 	WriteBytes uint64
+	FileBytes  uint64 // part of WriteBytes: sent from files
 	Sleeps     uint64 // blocking waits
 	Wakeups    uint64 // wake-ups through the loop's own descriptor
 	Lowats     uint64 // changes of SO_RCVLOWAT

@@ -2,19 +2,24 @@ package netio
 
 import "github.com/weirflow/weir/segment"
 
-// piece is a part of what a connection has queued: bytes in a chunk (headers and small payloads, adjacent ones in one piece)
-// or a payload by reference.
+// piece is a part of what a connection has queued: bytes in a chunk (headers and small payloads, adjacent ones in one piece),
+// a payload by reference, or a part of a file.
 type piece struct {
-	p     []byte // what is still to be written
+	p     []byte // what is still to be written, unless it is in a file
 	buf   segment.Buffer
 	chunk *chunk
+	file  filePart
 }
+
+// len is how much is still to be written.
+func (pc *piece) len() int { return len(pc.p) + pc.file.n }
 
 // queue is a ring of pieces that grows to what one batch needs and then stays.
 type queue struct {
 	ring       []piece // length a power of two
 	head, tail uint32  // pieces are at [head, tail)
 	bytes      int
+	files      int // pieces that are parts of files
 }
 
 func (q *queue) len() int           { return int(q.tail - q.head) }
@@ -108,11 +113,16 @@ func (c *Conn) acknowledge(n int) {
 	c.out.bytes -= n
 	for n > 0 {
 		pc := c.out.first()
-		if n < len(pc.p) {
-			pc.p = pc.p[n:]
+		if left := pc.len(); n < left {
+			if pc.file.f != nil {
+				pc.file.skip(n)
+			} else {
+				pc.p = pc.p[n:]
+			}
 			break
+		} else {
+			n -= left
 		}
-		n -= len(pc.p)
 		c.releasePiece(pc)
 		c.out.popFirst()
 	}
@@ -130,6 +140,9 @@ func (c *Conn) releasePiece(pc *piece) {
 			c.l.chunks.put(k)
 		}
 		return
+	}
+	if pc.file.f != nil {
+		c.out.files--
 	}
 	c.releaseBuffer(pc.buf)
 }

@@ -43,4 +43,9 @@ func (v *vectors) release() { clear(v.iov) }
 
 func (v *vectors) len() int { return len(v.iov) }
 
+// writeMore is write when more follows at once: the kernel waits for that.
+func (v *vectors) writeMore(fd int) (int, unix.Errno) {
+	return errnoOf(unix.SendmsgBuffers(fd, v.iov, nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL))
+}
+
 func (v *vectors) write(fd int) (int, unix.Errno) { return errnoOf(unix.Writev(fd, v.iov)) }

@@ -33,6 +33,7 @@ func sysYield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 type vectors struct {
 	n   int
 	iov [MaxVectors]unix.Iovec
+	msg unix.Msghdr
 }
 
 func (v *vectors) reset() { v.n = 0 }
@@ -48,6 +49,14 @@ func (v *vectors) add(p []byte) {
 func (v *vectors) release() { clear(v.iov[:v.n]) }
 
 func (v *vectors) len() int { return v.n }
+
+// writeMore is write when more follows at once: the kernel waits for that.
+func (v *vectors) writeMore(fd int) (int, unix.Errno) {
+	v.msg.Iov = &v.iov[0]
+	v.msg.SetIovlen(v.n)
+	r, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&v.msg)), unix.MSG_MORE|unix.MSG_NOSIGNAL)
+	return int(r), errno
+}
 
 func (v *vectors) write(fd int) (int, unix.Errno) {
 	r, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(&v.iov)), uintptr(v.n))

@@ -237,6 +237,7 @@ func unmapRegion(p []byte) {
 type hooks struct {
 	read    func(c *Conn, p []byte) (int, unix.Errno)
 	write   func(c *Conn, v *vectors) (int, unix.Errno)
+	send    func(c *Conn, part filePart) (int, unix.Errno)
 	ctl     func(op, fd int) error
 	accept  func() error
 	closeFD func(fd int)

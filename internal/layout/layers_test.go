@@ -10,15 +10,16 @@ import (
 // layers says for each public package which other public packages it may import, besides internal/*. It is the picture in
 // docs/architecture.md.
 var layers = map[string][]string{
-	"ringbuf":     {},
-	"segment":     {"ringbuf"},
-	"serde/event": {"segment", "ringbuf"},
-	"serde":       {"serde/event", "segment", "ringbuf"},
-	"netio":       {"segment", "ringbuf"},
-	"credit":      {"serde/event", "segment", "ringbuf"}, // and netio, see mayUseSockets
-	"align":       {"credit", "serde/event", "segment", "ringbuf"},
-	"task":        {"align", "credit", "serde", "serde/event", "segment", "ringbuf"},
-	".":           {"task", "align", "credit", "netio", "serde", "serde/event", "segment", "ringbuf"},
+	"ringbuf":      {},
+	"segment":      {"ringbuf"},
+	"serde/event":  {"segment", "ringbuf"},
+	"serde":        {"serde/event", "segment", "ringbuf"},
+	"netio":        {"segment", "ringbuf"},
+	"credit/spool": {"segment", "ringbuf"},
+	"credit":       {"credit/spool", "serde/event", "segment", "ringbuf"}, // and netio, see mayUseSockets
+	"align":        {"credit", "credit/spool", "serde/event", "segment", "ringbuf"},
+	"task":         {"align", "credit", "credit/spool", "serde", "serde/event", "segment", "ringbuf"},
+	".":            {"task", "align", "credit", "credit/spool", "netio", "serde", "serde/event", "segment", "ringbuf"},
 }
 
 // mayUseSockets are the only files of credit that import netio.
