@@ -22,6 +22,12 @@ func NameID(name string) PartitionID {
 	return id
 }
 
+// NameAttempt is the id that a name stands for in an attempt of its producer: one that starts again is another partition. Attempt 0 is
+// NameID.
+func NameAttempt(name string, attempt int) PartitionID {
+	return NameID(name).WithAttempt(int32(attempt))
+}
+
 // ParseID reads a partition id from its 120 hexadecimal digits.
 func ParseID(s string) (id PartitionID, err error) {
 	b, err := hex.DecodeString(s)

@@ -65,6 +65,10 @@ type InputConfig struct {
 	Exclusive, Floating int
 	// Wait is how long to wait for senders that are not there yet, and for partitions that do not exist yet; 0 means 30 s.
 	Wait time.Duration
+	// Attempt is the attempt number of the partitions that sources give by name; a task's is Task's.
+	Attempt int
+	// Task is what the input is part of, if its checkpoints are a task's. The goroutine that calls Next is the task's then.
+	Task *Task
 	// SpillDirs are where records above 5 MiB that span buffers are kept meanwhile; none means the system's.
 	SpillDirs []string
 }
@@ -127,15 +131,18 @@ const (
 	EndOfData
 	// Other: a latency marker or record attributes, in Stream.
 	Other
-	// CheckpointComplete: of a checkpoint that was handed out before, InputConfig.State has everything now. Only with UnalignedOn.
+	// CheckpointComplete: of a checkpoint that was handed out before, InputConfig.State has everything now. Only with UnalignedOn, and
+	// without a Task, which reports it.
 	CheckpointComplete
+	// EndOfRecovery: the senders of all channels have sent what they recovered. Only if they went on from a checkpoint.
+	EndOfRecovery
 )
 
 // Element is what an input hands out. It is valid until the next call.
 type Element struct {
 	Kind         Kind
 	HasTimestamp bool
-	// Channel is the index of the channel that a record came through, in the order of the sources.
+	// Channel is the index of the channel that a record came through, in the order of the sources. Input.Source says whose that is.
 	Channel int
 	// Value is a record's bytes: a view, not to be written to.
 	Value     []byte
@@ -148,20 +155,6 @@ type Element struct {
 	Stream *serde.Element
 }
 
-// CheckpointInfo is a checkpoint as an input sees it. It may be kept.
-type CheckpointInfo struct {
-	Barrier Barrier
-	// Metrics are those of the alignment.
-	Metrics align.Metrics
-	// Cause is why it was aborted.
-	Cause error
-
-	in *Input
-}
-
-// Ack says that the snapshot was taken.
-func (c *CheckpointInfo) Ack() { c.in.acked.Add(1) }
-
 // Input reads the channels of a gate: one goroutine calls Next, All or NextBuffer. Next also does the network's work when
 // there is nothing to read, so that no other thread has to wake up for a buffer. Stats and Close are for any goroutine.
 type Input struct {
@@ -172,7 +165,14 @@ type Input struct {
 	cfg     InputConfig
 	port    *credit.GatePort // the loop's
 	chans   []*credit.RemoteChannel
+	sources []int // by channel
 	ready   func() bool
+
+	recovering *align.Recovering // nil: nothing was in flight
+	gated      bool              // the task has outputs, whose room decides whether a record is handed out
+	dataEnded  bool              // the end of the data was handed out
+	drained    bool              // and all senders drained
+
 	closed  atomic.Bool
 	timer   alignTimer
 	aligned atomic.Int64
@@ -194,31 +194,77 @@ func (n *Node) NewInput(cfg InputConfig) (*Input, error) {
 		}
 	}
 	in := &Input{node: n, cfg: cfg}
-	in.gate = credit.NewGate(credit.GateConfig{Channels: channels, Sink: cfg.State})
+	if t := cfg.Task; t != nil {
+		if err := t.joinInput(in); err != nil {
+			return nil, err
+		}
+	}
+	in.gate = credit.NewGate(credit.GateConfig{Channels: channels, Sink: in.cfg.State})
+	if cfg.Task != nil {
+		cfg.Task.sleeper.Store(in)
+	}
 	in.timer.init(in)
-	link := in.gate.NewLink(cfg.segments(), n.loop.Wake)
-	for ch := range channels {
-		in.gate.SetUpstream(ch, link)
+	for i, s := range cfg.Sources {
+		for range max(s.Last, s.Subpartition) - s.Subpartition + 1 {
+			in.sources = append(in.sources, i)
+		}
 	}
-	in.ready = func() bool { return in.gate.Fill() > 0 || in.gate.Available() || in.timer.isDue() || in.closed.Load() }
-	var err error
-	in.task, err = task.NewInput(task.InputConfig{
-		Gate: in.gate, Mode: cfg.Mode, Unaligned: cfg.Unaligned, Timers: &in.timer, Sink: cfg.State, Clock: clock,
-		Deserializer: serde.DeserializerConfig{MaxRecord: n.cfg.MaxRecord, SpillDirs: cfg.SpillDirs},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("weir: %w", err)
-	}
-	if err := n.provide(cfg.segments()); err != nil {
-		return nil, fmt.Errorf("weir: input of %d channels: %w", channels, n.explain(err))
-	}
-	if err := n.do(func() error { return in.open(link) }); err != nil {
-		return nil, errors.Join(fmt.Errorf("weir: input of %d channels: %w", channels, n.explain(err)), in.Close())
-	}
-	if err := n.add(in); err != nil {
-		return nil, errors.Join(err, in.Close())
+	if err := in.start(); err != nil {
+		if cfg.Task != nil {
+			cfg.Task.leaveInput()
+		}
+		return nil, fmt.Errorf("weir: input of %d channels: %w", channels, err)
 	}
 	return in, nil
+}
+
+// start makes all of an input. An error leaves nothing behind.
+func (in *Input) start() error {
+	n, cfg := in.node, &in.cfg
+	link := in.gate.NewLink(cfg.segments(), n.loop.Wake)
+	for ch := range in.gate.Channels() {
+		in.gate.SetUpstream(ch, link)
+	}
+	in.ready = func() bool {
+		return in.gate.Fill() > 0 || in.gate.Available() || in.timer.isDue() || in.closed.Load() || cfg.Task.wants()
+	}
+	if err := in.makeTask(); err != nil {
+		return err
+	}
+	if err := n.provide(cfg.segments()); err != nil {
+		return n.explain(err)
+	}
+	if err := n.do(func() error { return in.open(link) }); err != nil {
+		return errors.Join(n.explain(err), in.Close())
+	}
+	if err := n.add(in); err != nil {
+		return errors.Join(err, in.Close())
+	}
+	if in.recovering == nil {
+		in.request()
+	}
+	return nil
+}
+
+// makeTask makes what turns the gate's buffers into elements.
+func (in *Input) makeTask() (err error) {
+	cfg := &in.cfg
+	tc := task.InputConfig{
+		Mode: cfg.Mode, Unaligned: cfg.Unaligned, Timers: &in.timer, Clock: clock,
+		Deserializer: serde.DeserializerConfig{MaxRecord: in.node.cfg.MaxRecord, SpillDirs: cfg.SpillDirs},
+	}
+	if cfg.Task != nil {
+		tc.State = stateOf{cfg.Task}
+	}
+	if in.recovering, err = in.restore(); err != nil {
+		return err
+	}
+	ins, err := task.NewInputs(tc, task.GateInput{Gate: in.gate, Sink: cfg.State, Recovering: in.recovering})
+	if err != nil {
+		return err
+	}
+	in.task = ins[0]
+	return nil
 }
 
 // began is the origin of the clock that measures alignments, which must not jump with the wall clock.
@@ -242,7 +288,7 @@ func (n *Node) provide(segments int) error {
 	}
 }
 
-// open makes the loop's half and requests the channels. On the loop.
+// open makes the loop's half. On the loop.
 func (in *Input) open(link *credit.GateLink) (err error) {
 	n, cfg := in.node, &in.cfg
 	in.port, err = credit.NewGatePort(credit.GatePortConfig{Link: link, Pool: n.receive, Floating: cfg.Floating})
@@ -250,7 +296,7 @@ func (in *Input) open(link *credit.GateLink) (err error) {
 		return err
 	}
 	for _, s := range cfg.Sources {
-		id := NameID(s.Name)
+		id := NameAttempt(s.Name, cfg.Attempt)
 		if s.ID != nil {
 			id = *s.ID
 		}
@@ -263,16 +309,33 @@ func (in *Input) open(link *credit.GateLink) (err error) {
 			}
 			in.gate.Describe(len(in.chans), s.Addr, id, ch.ID())
 			in.chans = append(in.chans, ch)
-			n.client.Open("tcp", s.Addr, ch, cfg.Wait)
 		}
 	}
 	n.loop.AddSource(in.port)
 	return nil
 }
 
+// request asks the senders for the channels. What was in flight has been handed out: nothing new may come before it.
+func (in *Input) request() {
+	in.node.loop.Post(func() {
+		if in.closed.Load() {
+			return
+		}
+		for i, ch := range in.chans {
+			in.node.client.Open("tcp", in.cfg.Sources[in.sources[i]].Addr, ch, in.cfg.Wait)
+		}
+	})
+}
+
+// Source is the index of the source, in InputConfig.Sources, that a channel belongs to: which side of a join a record is of.
+func (in *Input) Source(channel int) int { return in.sources[channel] }
+
 // Next returns the next element, valid until the following call. It waits as long as ctx allows. io.EOF: every channel has
 // ended. Any other error ends the input: it names the sender's address, the partition and the channel.
 func (in *Input) Next(ctx context.Context) (*Element, error) {
+	if in.gated && !in.room() {
+		return in.next(ctx)
+	}
 	if v, ok := in.task.WholeRecord(); ok && len(v) >= 4 && int(binary.BigEndian.Uint32(v)) == len(v)-4 {
 		in.el.Kind = Record
 		in.el.HasTimestamp = false
@@ -298,7 +361,7 @@ func (in *Input) next(ctx context.Context) (*Element, error) {
 		if in.closed.Load() {
 			return nil, fmt.Errorf("weir: input is %w", ErrClosed)
 		}
-		err := in.timer.serve()
+		err := in.turn(ctx)
 		var st task.Status
 		if err == nil {
 			st, err = in.task.Next()
@@ -316,7 +379,7 @@ func (in *Input) next(ctx context.Context) (*Element, error) {
 				return e, err
 			}
 		default:
-			if e, err := in.control(st); e != nil || err != nil {
+			if e, err := in.control(ctx, st); e != nil || err != nil {
 				return e, err
 			}
 		}
@@ -346,36 +409,6 @@ func (in *Input) element() (*Element, error) {
 	return e, nil
 }
 
-// control turns what concerns the task rather than its data into elements. Nil: nothing to tell.
-func (in *Input) control(st task.Status) (*Element, error) {
-	e := &in.el
-	*e = Element{}
-	switch st {
-	case task.Completed:
-		e.Kind, e.Checkpoint = CheckpointComplete, &CheckpointInfo{Barrier: in.task.Notice().Barrier, in: in}
-	case task.Checkpoint, task.Aborted:
-		n := in.task.Notice()
-		e.Checkpoint = &CheckpointInfo{Barrier: n.Barrier, Metrics: n.Metrics, in: in}
-		if st == task.Aborted {
-			in.aborted.Add(1)
-			e.Kind = CheckpointAborted
-			if n.Cause != nil {
-				e.Checkpoint.Cause = n.Cause
-			}
-			return e, nil
-		}
-		in.aligned.Add(1)
-		e.Kind = Checkpoint
-	case task.EndOfData, task.Stopped:
-		e.Kind, e.Drain = EndOfData, st == task.EndOfData
-	case task.EndOfInput:
-		return nil, io.EOF
-	default:
-		return nil, nil
-	}
-	return e, nil
-}
-
 // All yields what Next returns, until the end of the input, which is no error, or the first error.
 func (in *Input) All(ctx context.Context) iter.Seq2[*Element, error] {
 	return func(yield func(*Element, error) bool) {
@@ -399,7 +432,7 @@ func (in *Input) NextBuffer(ctx context.Context) ([]byte, *Element, error) {
 		if in.closed.Load() {
 			return nil, nil, fmt.Errorf("weir: input is %w", ErrClosed)
 		}
-		err := in.timer.serve()
+		err := in.turn(ctx)
 		var b segment.Buffer
 		var st task.Status
 		if err == nil {
@@ -417,7 +450,7 @@ func (in *Input) NextBuffer(ctx context.Context) ([]byte, *Element, error) {
 			in.el.Kind, in.el.Channel = Record, in.task.Channel()
 			return b.Bytes(), &in.el, nil
 		default:
-			if e, err := in.control(st); e != nil || err != nil {
+			if e, err := in.control(ctx, st); e != nil || err != nil {
 				return nil, e, err
 			}
 		}
@@ -434,8 +467,13 @@ func (in *Input) Close() error {
 		return nil
 	}
 	in.node.remove(in)
-	in.task.Close()
+	if in.task != nil {
+		in.task.Close()
+	}
 	in.gate.Close()
+	if in.recovering != nil {
+		in.recovering.Close()
+	}
 	return in.node.do(func() error {
 		in.timer.stop()
 		if in.port == nil {

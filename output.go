@@ -53,6 +53,10 @@ type OutputConfig struct {
 	// sends each record at once.
 	BufferTimeout time.Duration
 	FlushEach     bool
+	// Attempt is the attempt number of the partition's id, if that comes from the name; a task's is Task's.
+	Attempt int
+	// Task is what the output is part of, if its checkpoints are a task's. The writing goroutine is the task's then.
+	Task *Task
 	// State gets the data that unaligned barriers overtook in this output, subpartition by subpartition. Its methods run on the
 	// node's loop and must not wait. Nil: nobody gets it, and an unaligned checkpoint cannot be restored from.
 	State credit.OutputSink
@@ -81,8 +85,11 @@ func (c OutputConfig) withDefaults() OutputConfig {
 	if c.BufferTimeout == 0 {
 		c.BufferTimeout = defaultBufferTimeout
 	}
+	if c.Task != nil {
+		c.Attempt = c.Task.cfg.Attempt
+	}
 	if c.ID == nil {
-		id := NameID(c.Name)
+		id := NameAttempt(c.Name, c.Attempt)
 		c.ID = &id
 	}
 	return c
@@ -134,9 +141,17 @@ func (n *Node) NewOutput(cfg OutputConfig) (*Output, error) {
 	if o.groups == 0 {
 		o.groups = serde.DefaultMaxParallelism(cfg.Subpartitions)
 	}
+	if cfg.Task != nil {
+		if err := cfg.Task.joinOutput(o); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), provideLimit)
 	defer cancel()
 	if err := o.open(ctx); err != nil {
+		if cfg.Task != nil {
+			cfg.Task.leaveOutput()
+		}
 		return nil, fmt.Errorf("weir: output %q, partition %s: %w", cfg.Name, cfg.ID, err)
 	}
 	if err := n.add(o); err != nil {
@@ -147,10 +162,16 @@ func (n *Node) NewOutput(cfg OutputConfig) (*Output, error) {
 
 func (o *Output) open(ctx context.Context) (err error) {
 	cfg := &o.cfg
+	sink, index, wake := cfg.State, 0, (func())(nil)
+	if t := cfg.Task; t != nil {
+		index = len(t.outputs) - 1
+		sink, wake = t.state.PartitionSink(int32(index)), t.wake
+	}
 	o.pool, err = o.node.pool.NewLocal(segment.LocalConfig{
 		Name: "output " + cfg.Name, Purpose: segment.Send,
 		Required: cfg.Subpartitions + 1, Max: max(cfg.Buffers, cfg.Subpartitions+1),
 		Subpartitions: cfg.Subpartitions, Quota: cfg.BuffersPerSubpartition, Overdraft: overdraft,
+		Wake: wake,
 	})
 	if err != nil {
 		return o.node.explain(err)
@@ -168,10 +189,14 @@ func (o *Output) open(ctx context.Context) (err error) {
 	o.part, o.out, err = credit.NewPartition(credit.PartitionConfig{
 		ID: *cfg.ID, Subpartitions: cfg.Subpartitions, Pool: o.pool, Segments: max(cfg.Buffers, cfg.Subpartitions+1) + overdraft,
 		Exclusive: exclusive, Profile: o.node.cfg.Flink, Wake: o.node.loop.Kick,
-		OnConsumed: func(int) { o.consumed() }, OnReleased: o.consumed, Sink: cfg.State,
+		OnConsumed: func(int) { o.consumed() }, OnReleased: o.consumed, Sink: sink,
+		Events: 5*cfg.Subpartitions + 64 + cfg.Task.recovered(index),
 	})
 	if err == nil {
 		o.w, err = serde.NewRecordWriter(o.out, cfg.Subpartitions)
+	}
+	if err == nil {
+		err = o.restore(index) // before anybody can ask for it
 	}
 	if err != nil {
 		o.pool.Close()
@@ -215,6 +240,7 @@ func (o *Output) open(ctx context.Context) (err error) {
 func (o *Output) consumed() {
 	o.attention.Store(1)
 	o.pool.Notifier().Wake()
+	o.cfg.Task.wake()
 }
 
 // tick flushes what lies in buffers that are not full, for as long as the output lives. On the loop.
@@ -235,6 +261,9 @@ func (o *Output) gone() bool {
 func (o *Output) wanted() bool {
 	if o.attention.Load() == 0 {
 		return false
+	}
+	if t := o.cfg.Task; t != nil && t.input == nil && t.wants() {
+		return true
 	}
 	o.postedMu.Lock()
 	defer o.postedMu.Unlock()
@@ -357,6 +386,11 @@ func (o *Output) ClaimBuffer(ctx context.Context, sub int) ([]byte, error) {
 	if !o.lent.IsZero() {
 		return nil, o.error(errors.New("a buffer is claimed already"))
 	}
+	if o.attention.Load() != 0 { // here, and not when it is committed: what was committed is in front of a barrier that comes then
+		if err := o.serve(); err != nil {
+			return nil, err
+		}
+	}
 	b, err := o.w.Lend(sub)
 	if err != nil {
 		err = o.retry(ctx, func() (err error) {
@@ -377,9 +411,6 @@ func (o *Output) CommitBuffer(n int) error {
 	o.lent = segment.Buffer{}
 	if err := o.w.WriteBuffer(o.lentTo, b, n); err != nil {
 		return o.error(err)
-	}
-	if o.attention.Load() != 0 {
-		return o.serve()
 	}
 	return nil
 }
@@ -460,10 +491,13 @@ func (o *Output) Flush() error {
 }
 
 // Barrier posts a checkpoint barrier for all subpartitions. It goes out before the next record that is written, or with the
-// next Flush or Finish. Any goroutine.
+// next Flush or Finish. Any goroutine. Of a task's output it is the task's Trigger.
 func (o *Output) Barrier(b Barrier) error {
 	if o.closed.Load() {
 		return o.error(ErrClosed)
+	}
+	if t := o.cfg.Task; t != nil {
+		return t.Trigger(b)
 	}
 	o.postedMu.Lock()
 	o.queue = append(o.queue, b)
@@ -482,25 +516,37 @@ func (o *Output) serve() error {
 	if !o.cfg.FlushEach {
 		o.attention.Store(0) // before the looks below: what comes later sets it again
 	}
-	for {
-		o.postedMu.Lock()
-		if len(o.queue) == 0 {
-			o.postedMu.Unlock()
-			break
-		}
-		b := o.queue[0]
-		o.queue = o.queue[1:]
-		o.postedMu.Unlock()
-		if err := o.emit(&event.Event{Kind: event.CheckpointBarrier, Barrier: b}); err != nil {
-			return err
-		}
-		o.limitAlignment(&b)
+	if err := o.serveBarriers(); err != nil {
+		return err
 	}
 	if o.gone() {
 		o.attention.Store(1)
 		return o.goneErr()
 	}
 	return nil
+}
+
+// serveBarriers sends posted barriers.
+func (o *Output) serveBarriers() error {
+	if t := o.cfg.Task; t != nil {
+		if t.input != nil { // its Next does it, not a Write in the middle of an element
+			return nil
+		}
+		return t.serve()
+	}
+	for {
+		o.postedMu.Lock()
+		if len(o.queue) == 0 {
+			o.postedMu.Unlock()
+			return nil
+		}
+		b := o.queue[0]
+		o.queue = o.queue[1:]
+		o.postedMu.Unlock()
+		if err := o.emitBarrier(b, nil); err != nil {
+			return err
+		}
+	}
 }
 
 // emit broadcasts an event behind everything that was written.
@@ -515,22 +561,46 @@ func (o *Output) emit(e *event.Event) error {
 }
 
 // Finish ends the output: it sends the end of the data, waits until every consumer has processed all of it, ends all
-// subpartitions and waits until the consumers have let go of them. The error says who is missing when ctx ends.
+// subpartitions and waits until the consumers have let go of them. The error says who is missing when ctx ends. Barriers that are
+// posted meanwhile go out. Of a task's output it is the task's Finish.
 func (o *Output) Finish(ctx context.Context) error {
+	if t := o.cfg.Task; t != nil {
+		return t.Finish(ctx)
+	}
 	if err := o.serve(); err != nil {
 		return err
 	}
-	if err := o.emit(&event.Event{Kind: event.EndOfData, StopMode: event.Drain}); err != nil {
+	if err := o.endOfData(true); err != nil {
 		return err
 	}
-	if err := o.node.loop.RunUntil(ctx, func() bool { return o.out.Settled() || o.gone() }, o.pool.Notifier()); err != nil {
-		return o.missing(err)
+	for settled := false; !settled; {
+		done := func() bool { return o.out.Settled() || o.gone() }
+		if err := o.node.loop.RunUntil(ctx, func() bool { return done() || o.wanted() }, o.pool.Notifier()); err != nil {
+			return o.missing(err)
+		}
+		settled = done()
+		if err := o.serveBarriers(); err != nil {
+			return err
+		}
 	}
+	if err := o.endPartition(); err != nil {
+		return err
+	}
+	return o.awaitGone(ctx)
+}
+
+// endPartition ends all subpartitions.
+func (o *Output) endPartition() error {
 	if err := o.w.FinishBuffers(); err != nil {
 		return o.error(err)
 	}
 	o.out.FinishAll()
 	o.out.Close()
+	return nil
+}
+
+// awaitGone waits until the consumers have let go of the partition.
+func (o *Output) awaitGone(ctx context.Context) error {
 	if err := o.node.loop.RunUntil(ctx, o.gone, o.pool.Notifier()); err != nil {
 		return o.missing(err)
 	}
@@ -667,6 +737,9 @@ func (w *waitStats) begin(sub int) {
 func (w *waitStats) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !w.waiting {
+		return
+	}
 	d := time.Since(w.since)
 	w.waiting = false
 	w.total += d

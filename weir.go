@@ -215,11 +215,16 @@ func (n *Node) consumerLost(id PartitionID, sub int, err error) {
 	}
 }
 
+// warn logs what no input or output gets an error of.
+func (n *Node) warn(what string, err error) {
+	if n.cfg.Logger != nil {
+		n.cfg.Logger.Warn("weir: "+what, "error", err)
+	}
+}
+
 // refused logs what ended a consumer's connection, as no output may be concerned. On the loop.
 func (n *Node) refused(err error) {
-	if n.cfg.Logger != nil {
-		n.cfg.Logger.Warn("weir: connection refused", "error", err)
-	}
+	n.warn("connection refused", err)
 }
 
 // add notes an output or input to be closed with the node.

@@ -66,6 +66,13 @@ func (in *Input) Channel() int { return in.channel }
 // Notice is what the last Next said about a checkpoint, valid until the following call.
 func (in *Input) Notice() *Notice { return &in.cp.notice }
 
+// Running is the checkpoint that was triggered and some of whose barriers are missing, with its metrics as far as they are known; its
+// ID is -1 if there is none. Only with unaligned checkpoints.
+func (in *Input) Running() *Notice { return &in.cp.open }
+
+// Noticed reports whether something is to be told that needs no item of the gate: the next Next hands it out, and reads no record.
+func (in *Input) Noticed() bool { return in.waits() }
+
 // Records is the number of records handed out.
 func (in *Input) Records() uint64 { return in.records }
 
