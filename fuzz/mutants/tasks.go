@@ -56,8 +56,8 @@ var tasks = []Mutant{
 		Name:  "stop-drains",
 		What:  "operators of an input that was stopped are told to drain",
 		File:  "task/loop.go",
-		Old:   "return l.cfg.EndOfData(st == EndOfData)",
-		New:   "return l.cfg.EndOfData(st != More)",
+		Old:   "l.cfg.EndOfData(st == EndOfData)",
+		New:   "l.cfg.EndOfData(st != More)",
 		Tests: []string{"task.TestLoopEndOfData"},
 	},
 	{
