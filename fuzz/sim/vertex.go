@@ -153,7 +153,9 @@ func (v *vertex) openOutput() {
 			return
 		}
 		v.node.post(func() {
-			v.node.must(v.node.reg.Register(o.part))
+			if !o.part.Released() { // it may have been killed meanwhile
+				v.node.must(v.node.reg.Register(o.part))
+			}
 			v.node.sources = append(v.node.sources, o.part)
 			for _, e := range j.order {
 				if e.from == v && e.local != nil {
