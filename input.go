@@ -47,6 +47,16 @@ type Source struct {
 	// Subpartition is the first subpartition to read, Last the last one; Last 0 means just the first.
 	Subpartition int
 	Last         int
+	// Ranged makes one channel of all of them, rather than one of each: for outputs that send no checkpoints, as blocking ones do.
+	Ranged bool
+}
+
+// channels is the number of channels that the source makes, each of width subpartitions.
+func (s *Source) channels() (n, width int) {
+	if n = max(s.Last, s.Subpartition) - s.Subpartition + 1; s.Ranged {
+		return 1, n
+	}
+	return n, 1
 }
 
 // InputConfig configures an Input.
@@ -86,7 +96,8 @@ const (
 
 func (c InputConfig) channels() (n int) {
 	for _, s := range c.Sources {
-		n += max(s.Last, s.Subpartition) - s.Subpartition + 1
+		k, _ := s.channels()
+		n += k
 	}
 	return n
 }
@@ -166,6 +177,7 @@ type Input struct {
 	port    *credit.GatePort // the loop's
 	chans   []*credit.RemoteChannel
 	sources []int // by channel
+	plain   *decompressor
 	ready   func() bool
 
 	recovering *align.Recovering // nil: nothing was in flight
@@ -199,16 +211,19 @@ func (n *Node) NewInput(cfg InputConfig) (*Input, error) {
 			return nil, err
 		}
 	}
-	in.gate = credit.NewGate(credit.GateConfig{Channels: channels, Sink: in.cfg.State})
+	var widths []int
+	for i, s := range cfg.Sources {
+		k, width := s.channels()
+		for range k {
+			in.sources = append(in.sources, i)
+			widths = append(widths, width)
+		}
+	}
+	in.gate = credit.NewGate(credit.GateConfig{Channels: channels, Subpartitions: widths, Sink: in.cfg.State, Decompress: in.decompress})
 	if cfg.Task != nil {
 		cfg.Task.sleeper.Store(in)
 	}
 	in.timer.init(in)
-	for i, s := range cfg.Sources {
-		for range max(s.Last, s.Subpartition) - s.Subpartition + 1 {
-			in.sources = append(in.sources, i)
-		}
-	}
 	if err := in.start(); err != nil {
 		if cfg.Task != nil {
 			cfg.Task.leaveInput()
@@ -300,9 +315,12 @@ func (in *Input) open(link *credit.GateLink) (err error) {
 		if s.ID != nil {
 			id = *s.ID
 		}
-		for sub := s.Subpartition; sub <= max(s.Last, s.Subpartition); sub++ {
+		k, width := s.channels()
+		for i := range k {
+			first := int32(s.Subpartition + i)
 			ch, err := in.port.NewChannel(credit.RemoteConfig{
-				Index: len(in.chans), Partition: id, Range: credit.One(int32(sub)), Exclusive: cfg.Exclusive,
+				Index: len(in.chans), Partition: id, Range: credit.SubpartitionRange{First: first, Last: first + int32(width) - 1},
+				Exclusive: cfg.Exclusive,
 			})
 			if err != nil {
 				return err
@@ -471,6 +489,7 @@ func (in *Input) Close() error {
 		in.task.Close()
 	}
 	in.gate.Close()
+	in.plain.close()
 	if in.recovering != nil {
 		in.recovering.Close()
 	}

@@ -62,6 +62,8 @@ type OutputConfig struct {
 	State credit.OutputSink
 	// ZeroExclusive must be set when consumers may ask with no credit of their own (Flink's buffers-per-channel 0).
 	ZeroExclusive bool
+	// Blocking, if set, makes it a blocking output: a file, served once it is finished. Nil: what is written is sent at once.
+	Blocking *Blocking
 }
 
 const (
@@ -107,8 +109,9 @@ type Output struct {
 	node     *Node
 	cfg      OutputConfig
 	pool     *segment.LocalPool
-	part     *credit.Partition // the loop's
-	flusher  *netio.Timer      // the loop's
+	part     *credit.Partition         // the loop's
+	block    *credit.BlockingPartition // instead of part, of a blocking output; the loop's
+	flusher  *netio.Timer              // the loop's
 	w        *serde.RecordWriter[*credit.PartitionWriter]
 	out      *credit.PartitionWriter
 	turn     int // RoundRobin: the next subpartition
@@ -162,6 +165,9 @@ func (n *Node) NewOutput(cfg OutputConfig) (*Output, error) {
 
 func (o *Output) open(ctx context.Context) (err error) {
 	cfg := &o.cfg
+	if cfg.Blocking != nil {
+		return o.openBlocking(ctx)
+	}
 	sink, index, wake := cfg.State, 0, (func())(nil)
 	if t := cfg.Task; t != nil {
 		index = len(t.outputs) - 1
@@ -202,20 +208,7 @@ func (o *Output) open(ctx context.Context) (err error) {
 		o.pool.Close()
 		return err
 	}
-	// What waits also hands over what found no room: the memory may come back only because of that.
-	o.readyFn = func() bool {
-		o.out.Publish()
-		return o.pool.Available() || o.wanted()
-	}
-	o.resumeFn = func() bool {
-		o.out.Publish()
-		finished := o.w.Stats().Buffers
-		o.resumed = o.w.Continue()
-		if o.resumed != nil && o.w.Stats().Buffers != finished {
-			o.out.Reclaim() // it got a buffer, and waits for the next one
-		}
-		return !errors.Is(o.resumed, serde.ErrUnfinished) || o.gone()
-	}
+	o.initWaits()
 	if cfg.FlushEach {
 		o.attention.Store(1)
 	}
@@ -234,6 +227,23 @@ func (o *Output) open(ctx context.Context) (err error) {
 		o.pool.Close()
 	}
 	return err
+}
+
+// initWaits makes what waits for memory. It also hands over what found no room: the memory may come back only because of that.
+func (o *Output) initWaits() {
+	o.readyFn = func() bool {
+		o.out.Publish()
+		return o.pool.Available() || o.wanted()
+	}
+	o.resumeFn = func() bool {
+		o.out.Publish()
+		finished := o.w.Stats().Buffers
+		o.resumed = o.w.Continue()
+		if o.resumed != nil && o.w.Stats().Buffers != finished {
+			o.out.Reclaim() // it got a buffer, and waits for the next one
+		}
+		return !errors.Is(o.resumed, serde.ErrUnfinished) || o.gone()
+	}
 }
 
 // consumed lets the writer see that somebody has gone, also while it waits. On the loop.
@@ -367,7 +377,7 @@ func (o *Output) TryWrite(key, value []byte) (bool, error) {
 }
 
 // Available tells whether Write would not wait now.
-func (o *Output) Available() bool { return o.pool.Available() }
+func (o *Output) Available() bool { return o.block != nil && o.block.Finished() || o.pool.Available() }
 
 // Broadcast writes a record to every subpartition; they share its memory.
 func (o *Output) Broadcast(ctx context.Context, value []byte) error {
@@ -496,6 +506,9 @@ func (o *Output) Barrier(b Barrier) error {
 	if o.closed.Load() {
 		return o.error(ErrClosed)
 	}
+	if o.block != nil {
+		return o.error(ErrBlocking)
+	}
 	if t := o.cfg.Task; t != nil {
 		return t.Trigger(b)
 	}
@@ -517,6 +530,9 @@ func (o *Output) serve() error {
 		o.attention.Store(0) // before the looks below: what comes later sets it again
 	}
 	if err := o.serveBarriers(); err != nil {
+		return err
+	}
+	if err := o.serveBlocking(); err != nil {
 		return err
 	}
 	if o.gone() {
@@ -562,10 +578,13 @@ func (o *Output) emit(e *event.Event) error {
 
 // Finish ends the output: it sends the end of the data, waits until every consumer has processed all of it, ends all
 // subpartitions and waits until the consumers have let go of them. The error says who is missing when ctx ends. Barriers that are
-// posted meanwhile go out. Of a task's output it is the task's Finish.
+// posted meanwhile go out. Of a task's output it is the task's Finish. Of a blocking one it ends the file, and waits for no consumer.
 func (o *Output) Finish(ctx context.Context) error {
 	if t := o.cfg.Task; t != nil {
 		return t.Finish(ctx)
+	}
+	if o.block != nil {
+		return o.finishBlocking(ctx)
 	}
 	if err := o.serve(); err != nil {
 		return err
@@ -634,8 +653,8 @@ func (o *Output) AwaitConsumers(ctx context.Context) error {
 
 // withoutConsumer lists the subpartitions that no view was opened for. On the loop.
 func (o *Output) withoutConsumer() (subs []int) {
-	for i := range o.part.Subpartitions() {
-		if !o.part.Subpartition(i).HadView() {
+	for i := range o.cfg.Subpartitions {
+		if had := o.block == nil && o.part.Subpartition(i).HadView() || o.block != nil && o.block.HadView(i); !had {
 			subs = append(subs, i)
 		}
 	}
@@ -654,6 +673,9 @@ func (o *Output) Close() error {
 	}
 	o.w.Close()
 	o.out.Close()
+	if o.block != nil {
+		return o.closeBlocking()
+	}
 	err := o.node.do(func() error {
 		o.part.Poll()
 		o.part.Fail(errClosedEarly)             // if it has not ended: its consumers hear of it
@@ -698,6 +720,10 @@ func (o *Output) Stats(dst OutputStats) OutputStats {
 	o.waits.read(&dst)
 	dst.Subpartitions = dst.Subpartitions[:0]
 	_ = o.node.do(func() error {
+		if o.block != nil {
+			dst.Subpartitions = o.blockingStats(dst.Subpartitions)
+			return nil
+		}
 		for i := range o.part.Subpartitions() {
 			s := o.part.Subpartition(i)
 			dst.Subpartitions = append(dst.Subpartitions, SubpartitionStats{

@@ -55,6 +55,7 @@ type BlockingConfig struct {
 type BlockingPartition struct {
 	cfg      BlockingConfig
 	disk     *disk
+	writer   *PartitionWriter
 	views    []*blockingView
 	reads    []int32 // how often each subpartition was read to its end
 	had      []bool  // a consumer has come
@@ -84,8 +85,8 @@ func NewBlockingPartition(cfg BlockingConfig) (*BlockingPartition, *PartitionWri
 		return nil, nil, err
 	}
 	p := &BlockingPartition{cfg: cfg, disk: d, reads: make([]int32, cfg.Subpartitions), had: make([]bool, cfg.Subpartitions)}
-	w := &PartitionWriter{ring: d.ring, shared: d.shared, pool: d.pool, wake: d.bell.Wake, finished: make([]bool, cfg.Subpartitions)}
-	return p, w, nil
+	p.writer = &PartitionWriter{ring: d.ring, shared: d.shared, pool: d.pool, wake: d.bell.Wake, finished: make([]bool, cfg.Subpartitions)}
+	return p, p.writer, nil
 }
 
 // ID returns the partition's id.
@@ -123,8 +124,15 @@ func (p *BlockingPartition) Reads(subpartition int) int { return int(p.reads[sub
 // HadView reports whether a consumer of the subpartition has come, ever.
 func (p *BlockingPartition) HadView(subpartition int) bool { return p.had[subpartition] }
 
-// Views returns how many consumers there are.
-func (p *BlockingPartition) Views() int { return len(p.views) }
+// Consumers returns how many consumers a subpartition has.
+func (p *BlockingPartition) Consumers(subpartition int) (n int) {
+	for _, v := range p.views {
+		if int(v.subs.First) <= subpartition && subpartition <= int(v.subs.Last) {
+			n++
+		}
+	}
+	return n
+}
 
 // Released reports whether the partition was released.
 func (p *BlockingPartition) Released() bool { return p.released }
@@ -191,14 +199,21 @@ func (p *BlockingPartition) release(cause error) {
 		p.views[len(p.views)-1].end(cause)
 	}
 	p.disk.shared.fail(cause)
-	p.disk.send(diskCommand{kind: diskQuit})
 }
 
 func (p *BlockingPartition) entered(g *Registry) { p.registry = g }
 
-// Close waits until Run has returned: the file is removed then. The partition was released before. Any goroutine, but not
-// the loop: it waits for the disk. Poll is to be called once more after it. The error is that of removing the file.
-func (p *BlockingPartition) Close() error { return p.disk.close() }
+// Close ends Run and waits until it has returned: the file is removed then. The partition was released before, and its writer is done.
+// Any goroutine, but not the loop: it waits for the disk. Poll is to be called once more after it. The error is that of
+// removing the file.
+func (p *BlockingPartition) Close() error {
+	p.disk.close()
+	for all := false; !all; { // what found no room in the ring goes home, too
+		all = p.writer.pushLate()
+		p.disk.empty()
+	}
+	return p.disk.removed
+}
 
 // fail marks the partition as gone, as the writer sees it.
 func (s *partitionState) fail(cause error) {

@@ -257,7 +257,9 @@ func (d *disk) fail(err error) {
 func (d *disk) do(c *diskCommand) {
 	switch c.kind {
 	case diskQuit:
-		d.quit()
+		if !d.ended {
+			d.quit()
+		}
 	case diskOpen:
 		r := &diskReader{diskCursor: diskCursor{view: c.view}, needs: !c.view.files}
 		c.view.reader = r
@@ -465,13 +467,7 @@ func (d *disk) quit() {
 		d.in.close()
 		d.in = nil
 	}
-	for { // what the writer had handed over goes home
-		it, ok := d.ring.Pop()
-		if !ok {
-			break
-		}
-		it.r.Close()
-	}
+	d.empty()
 	// Messages that are still on their way out keep the file open, but not its name.
 	if d.file != nil {
 		_ = d.file.Close() // it was only read
@@ -485,9 +481,20 @@ func (d *disk) quit() {
 	}
 }
 
+// empty gives back what the writer has handed over.
+func (d *disk) empty() {
+	for {
+		it, ok := d.ring.Pop()
+		if !ok {
+			return
+		}
+		it.r.Close()
+	}
+}
+
 // close waits for the end, or brings it about if nobody runs the disk.
-func (d *disk) close() error {
+func (d *disk) close() {
+	d.send(diskCommand{kind: diskQuit})
 	d.run()
 	<-d.done
-	return d.removed
 }
