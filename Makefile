@@ -87,8 +87,8 @@ $(GOLANGCI):
 	mv bin/tools/golangci-lint $@
 
 .PHONY: bench-peers
-bench-peers: build ## weir beside hand-written sockets, interleaved; ARGS="-rounds 5 bulk"
-	@cd bench/peers && go run . $(ARGS)
+bench-peers: build ## weir beside sockets, gRPC, yamux, NATS and others, interleaved; plots in bench/plots; ARGS="-rounds 5 bulk"
+	@cd bench/peers && go run . -plots ../plots $(ARGS)
 
 .PHONY: bench
 bench: ## benchmarks, names for benchstat; BENCH=regexp PKG=./ringbuf COUNT=10 (compare with benchstat -col /impl)

@@ -7,78 +7,164 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/weirflow/weir/internal/measure"
 )
 
-// A row is one thing that can do a scenario's work.
-type row struct {
-	scenario, name string
-	unit           string            // of the rate
-	receive, send  func(*role) error // for rows that are code of this module
-	weir           []string          // for rows that are weir: its arguments
-	base           string            // the row that ratios are taken against
-}
-
-var rows = []row{
-	{scenario: "bulk", name: "raw-16", unit: "GB/s", receive: receiveBulk, send: sendBulk},
-	{scenario: "bulk", name: "weir", unit: "GB/s", weir: []string{"bulk"}, base: "raw-16"},
-	{scenario: "records", name: "proto-spanning", unit: "M/s", receive: receiveRecords, send: sendRecords},
-	{scenario: "records", name: "weir", unit: "M/s", weir: []string{"records"}, base: "proto-spanning"},
+// settings of a run.
+type settings struct {
+	bin    string // the weir command
+	rounds int
+	window time.Duration
+	rows   *regexp.Regexp // which rows, nil: all
+	plots  string         // folder for plots, "": none
+	native string         // the C program, "": there is none
+	flink  string         // the folder of the Flink end, "": there is none
 }
 
 func main() {
-	rounds := flag.Int("rounds", 9, "interleaved rounds")
+	var s settings
+	flag.IntVar(&s.rounds, "rounds", 9, "interleaved rounds")
 	seconds := flag.Float64("seconds", 0.6, "measured window of each run")
-	bin := flag.String("weir", "../../bin/weir", "the weir command")
-	roleName := flag.String("role", "", "internal: run one side of a row")
+	flag.StringVar(&s.bin, "weir", "../../bin/weir", "the weir command")
+	flag.StringVar(&s.plots, "plots", "", "write a plot of each scenario into this folder")
+	rows := flag.String("rows", "", "only rows whose names match; empty: all")
+	list := flag.Bool("list", false, "list the rows")
+	role := flag.String("role", "", "internal: run one side of a row")
 	addr := flag.String("addr", "", "internal: where the receiver listens")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: peers [flags] [SCENARIO...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	window := time.Duration(*seconds * float64(time.Second))
-	if *roleName != "" {
-		if err := runRole(*roleName, *addr, window); err != nil {
-			fmt.Fprintln(os.Stderr, "peers:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if err := compare(*bin, *rounds, window, flag.Args()); err != nil {
+	s.window = time.Duration(*seconds * float64(time.Second))
+	err := run(&s, *rows, *list, *role, *addr)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
 		os.Exit(1)
 	}
 }
 
-// compare runs the chosen scenarios, all of them if none is named, and prints a table for each.
-func compare(bin string, rounds int, window time.Duration, scenarios []string) error {
-	done := map[string]bool{}
-	for _, r := range rows {
-		s := r.scenario
-		if done[s] || len(scenarios) > 0 && !contains(scenarios, s) {
-			continue
+func run(s *settings, rows string, list bool, role, addr string) (err error) {
+	if role != "" {
+		return runRole(role, addr, s.window)
+	}
+	if list {
+		for _, sc := range scenarios {
+			for _, r := range sc.rows {
+				fmt.Printf("%-10s %-16s %s\n", sc.name, r.name, r.what)
+			}
 		}
-		done[s] = true
-		if err := compareScenario(bin, s, rounds, window); err != nil {
+		return nil
+	}
+	if s.rounds < 1 || s.window <= 0 {
+		return errors.New("nothing to measure")
+	}
+	if rows != "" {
+		if s.rows, err = regexp.Compile(rows); err != nil {
 			return err
 		}
 	}
-	if len(done) == 0 {
-		return fmt.Errorf("no scenario named %s", strings.Join(scenarios, ", "))
+	remove, err := s.buildNative()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "peers: rows in C are left out:", err)
+	}
+	defer remove()
+	done := 0
+	for _, sc := range scenarios {
+		if flag.NArg() > 0 && !slices.Contains(flag.Args(), sc.name) {
+			continue
+		}
+		done++
+		if err := sc.compare(s); err != nil {
+			return err
+		}
+	}
+	if done == 0 {
+		return fmt.Errorf("no scenario named %s", strings.Join(flag.Args(), ", "))
 	}
 	return nil
 }
 
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
+// figure is one run of one row. Where two processes are measured, CPU and allocations are those of both.
+type figure struct {
+	rate           float64 // bytes, records or round trips per second
+	cpu            float64 // CPU-seconds per GB, or per million records or round trips
+	allocs         float64 // per frame, record or round trip
+	p50, p99, p999 float64 // of round trips, us
+	kept, slowest  float64 // of channels that are read while one is not
+}
+
+// figureOf makes a figure of what the two sides measured.
+func figureOf(unit string, recv, send *measure.Result) figure {
+	f := figure{
+		rate:   float64(recv.Items) / recv.Seconds,
+		cpu:    (recv.CPUSeconds/float64(recv.Items) + send.CPUSeconds/float64(send.Items)) * 1e6,
+		allocs: float64(recv.Mallocs)/float64(recv.Items) + float64(send.Mallocs)/float64(send.Items),
+		p50:    send.Extra["p50_us"], p99: send.Extra["p99_us"], p999: send.Extra["p999_us"],
+		kept: recv.Extra["kept"], slowest: recv.Extra["slowest_of_mean"],
 	}
-	return false
+	if unit == bytesUnit {
+		f.rate = float64(recv.Bytes) / recv.Seconds
+		f.cpu = (recv.CPUSeconds/float64(recv.Bytes) + send.CPUSeconds/float64(send.Bytes)) * 1e9
+	}
+	return f
+}
+
+// weirLine is the last line of weir bench --json.
+type weirLine struct {
+	Rate          float64 `json:"rate"`
+	CPUPerGB      float64 `json:"cpu_s_per_gb"`
+	CPUPerM       float64 `json:"cpu_s_per_million"`
+	Allocs        float64 `json:"allocs_per_op"`
+	P50           float64 `json:"p50_us"`
+	P99           float64 `json:"p99_us"`
+	P999          float64 `json:"p999_us"`
+	Kept          float64 `json:"kept"`
+	SlowestOfMean float64 `json:"slowest_of_mean"`
+	Beside        []struct {
+		Row      string  `json:"row"`
+		Rate     float64 `json:"rate"`
+		CPUPerGB float64 `json:"cpu_s_per_gb"`
+		CPUPerM  float64 `json:"cpu_s_per_million"`
+		Allocs   float64 `json:"allocs_per_op"`
+	} `json:"beside"`
+}
+
+// figures are those of a row that is weir, and of the rows that weir bench measured beside it, by their names.
+func (l *weirLine) figures(name, unit string) map[string]figure {
+	cpu := func(gb, million float64) float64 {
+		if unit == bytesUnit {
+			return gb
+		}
+		return million
+	}
+	all := map[string]figure{name: {
+		rate: l.Rate, cpu: cpu(l.CPUPerGB, l.CPUPerM), allocs: l.Allocs, p50: l.P50, p99: l.P99, p999: l.P999,
+		kept: l.Kept, slowest: l.SlowestOfMean,
+	}}
+	for _, b := range l.Beside {
+		all[b.Row] = figure{rate: b.Rate, cpu: cpu(b.CPUPerGB, b.CPUPerM), allocs: b.Allocs}
+	}
+	return all
+}
+
+func parseWeir(line []byte) (*weirLine, error) {
+	l := new(weirLine)
+	if err := json.Unmarshal(line, l); err != nil {
+		return nil, fmt.Errorf("reading the result of weir bench: %w", err)
+	}
+	if l.Rate <= 0 {
+		return nil, errors.New("weir bench reports no rate")
+	}
+	return l, nil
 }

@@ -66,16 +66,22 @@ func call(trap uintptr, fd int, iov []unix.Iovec) (int, unix.Errno) {
 	return int(n), 0
 }
 
-// sumWords adds the 64-bit words of p in four lanes. len(p) is a multiple of 64.
-func sumWords(p []byte) uint64 {
-	w := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(p))), len(p)/8)
-	var a, b, c, d uint64
-	for len(w) >= 8 {
-		a += w[0] + w[4]
-		b += w[1] + w[5]
-		c += w[2] + w[6]
-		d += w[3] + w[7]
-		w = w[8:]
+func recv(fd int, b []byte, flags int) (int, unix.Errno) {
+	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(flags), 0, 0)
+	if errno != 0 {
+		return 0, errno
 	}
-	return a + b + c + d
+	return int(n), 0
 }
+
+// rawRead is a read that does not enter the scheduler, for sockets that do not block.
+func rawRead(fd int, b []byte) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
+// yield lets another thread of this CPU run.
+func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -12,19 +12,23 @@ func TestFanRatios(t *testing.T) {
 	before, during := f.rates(), f.rates()
 	before.seconds, during.seconds = 1, 2
 	for i := range n {
-		before.bytes[i], during.bytes[i] = 100, 180
+		before.frames[i], during.frames[i] = 100, 180
 	}
-	during.bytes[0] = 0
-	during.bytes[5] = 90
+	during.frames[0] = 0
+	during.frames[5] = 90
 	kept, slowest, err := fanRatios(before, during)
 	if mean := (62*180.0 + 90) / 63; err != nil || kept != mean/2/100 || slowest != 90/mean {
 		t.Errorf("kept %v, slowest %v of the mean, %v", kept, slowest, err)
 	}
-	during.bytes[0] = 1
+	during.frames[0] = fanCycles
+	if _, _, err := fanRatios(before, during); err != nil {
+		t.Errorf("a read that was under way at each stall: %v", err)
+	}
+	during.frames[0]++
 	if _, _, err := fanRatios(before, during); err == nil {
 		t.Error("the stalled channel moved, and no error came")
 	}
-	before.bytes[0], during.bytes[0] = 0, 0
+	before.frames[0], during.frames[0] = 0, 0
 	if _, _, err := fanRatios(before, during); err == nil {
 		t.Error("nothing was stalled, and no error came")
 	}

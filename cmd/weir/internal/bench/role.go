@@ -72,10 +72,10 @@ func (t *task) do(ctx context.Context, out io.Writer) (err error) {
 		}
 	}
 	work := map[string]func(context.Context, *role) error{"send": s.send, "receive": s.receive, "alone": s.alone}[t.Side]
-	failed := make(chan error, 3)
+	failed, orphaned := make(chan error, 2), make(chan struct{})
 	go func() {
 		_, _ = measure.Told() // nothing, until the parent is gone
-		failed <- errParent
+		close(orphaned)
 	}()
 	go func() { failed <- work(ctx, r) }()
 	result := make(chan measure.Result, 1)
@@ -89,12 +89,15 @@ func (t *task) do(ctx context.Context, out io.Writer) (err error) {
 	select {
 	case err := <-failed:
 		return err
+	case <-orphaned:
+		return errParent
 	case res := <-result:
 		if err := res.Print(out); err != nil {
 			return err
 		}
 	}
-	return <-failed // until the parent stops this process, so that the other side is fed to the end of its window
+	<-orphaned // or stopped: until then the other side is fed, to the end of its window, and its end is no error
+	return nil
 }
 
 // open opens the node of a side.

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/weirflow/weir/internal/measure"
+)
+
+// compare runs a scenario and prints its tables.
+func (sc *scenario) compare(s *settings) error {
+	figures, err := sc.measureAll(s)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("### %s: %s\n\n%d interleaved rounds of %v. Medians, in brackets quartiles.\n\n", sc.name, sc.title, s.rounds, s.window)
+	sc.printRows(figures)
+	sc.printRatios(figures)
+	if s.plots == "" {
+		return nil
+	}
+	if err := os.MkdirAll(s.plots, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(s.plots, sc.name+".svg"), sc.plot(figures), 0o644)
+}
+
+// value is what the scenario is about: a rate, or the median round trip.
+func (sc *scenario) value(f *figure) float64 {
+	switch sc.unit {
+	case bytesUnit:
+		return f.rate / 1e9
+	case recordsUnit:
+		return f.rate / 1e6
+	}
+	return f.p50
+}
+
+// spread is the median of something of all rounds, with quartiles.
+func spread(all []figure, f func(*figure) float64) (low, mid, high float64) {
+	var values []float64
+	for i := range all {
+		values = append(values, f(&all[i]))
+	}
+	return measure.Spread(values)
+}
+
+func brackets(format string, low, mid, high float64) string {
+	return fmt.Sprintf(format+" ["+format+", "+format+"]", mid, low, high)
+}
+
+func (sc *scenario) printRows(figures map[string][]figure) {
+	switch {
+	case sc.unit == tripsUnit:
+		fmt.Println("| row | p50, us | p99, us | p99.9, us | CPU-s per million | allocs per trip | what |\n|---|---|---|---|---|---|---|")
+	case sc.name == "fan":
+		fmt.Printf("| row | %s while one is stalled | kept of its rate before | slowest of the mean | CPU-s per GB | allocs per frame | what |\n|---|---|---|---|---|---|---|\n", sc.unit)
+	case sc.unit == recordsUnit:
+		fmt.Printf("| row | %s | CPU-s per million | allocs per record | what |\n|---|---|---|---|---|\n", sc.unit)
+	default:
+		fmt.Printf("| row | %s | CPU-s per GB | allocs per frame | what |\n|---|---|---|---|---|\n", sc.unit)
+	}
+	for _, r := range sc.rows {
+		all := figures[r.name]
+		if len(all) == 0 {
+			continue
+		}
+		mid := func(f func(*figure) float64) float64 {
+			_, m, _ := spread(all, f)
+			return m
+		}
+		low, m, high := spread(all, sc.value)
+		cells := []string{r.name, brackets("%.2f", low, m, high)}
+		switch {
+		case sc.unit == tripsUnit:
+			cells = append(cells, fmt.Sprintf("%.1f", mid(func(f *figure) float64 { return f.p99 })), fmt.Sprintf("%.1f", mid(func(f *figure) float64 { return f.p999 })))
+		case sc.name == "fan":
+			kept, slowest := "", ""
+			if mid(func(f *figure) float64 { return f.kept }) > 0 {
+				kept = fmt.Sprintf("%.2f", mid(func(f *figure) float64 { return f.kept }))
+				slowest = fmt.Sprintf("%.3f", mid(func(f *figure) float64 { return f.slowest }))
+			}
+			cells = append(cells, kept, slowest)
+		}
+		low, m, high = spread(all, func(f *figure) float64 { return f.cpu })
+		cpu := "%.3f"
+		if sc.unit == tripsUnit {
+			cpu = "%.1f"
+		}
+		allocs := fmt.Sprintf("%.4f", mid(func(f *figure) float64 { return f.allocs }))
+		if r.native {
+			allocs = ""
+		}
+		fmt.Printf("| %s | %s | %s | %s |\n", strings.Join(cells, " | "), brackets(cpu, low, m, high), allocs, r.what)
+	}
+	fmt.Println()
+}
+
+// printRatios prints what is to be compared: medians of the ratios within each round.
+func (sc *scenario) printRatios(figures map[string][]figure) {
+	what := "rate"
+	if sc.unit == tripsUnit {
+		what = "p50"
+	}
+	fmt.Printf("| row | against | ratio of %s | ratio of CPU per unit |", what)
+	if sc.unit == tripsUnit {
+		fmt.Print(" ratio of p99 |")
+	}
+	fmt.Println("\n|---|---|---|---|" + map[bool]string{true: "---|"}[sc.unit == tripsUnit])
+	for _, v := range sc.against {
+		own, base := figures[v.row], figures[v.base]
+		if len(own) == 0 || len(base) == 0 {
+			continue
+		}
+		ratio := func(f func(*figure) float64) string {
+			var ratios []float64
+			for i := range own {
+				ratios = append(ratios, f(&own[i])/f(&base[i]))
+			}
+			low, mid, high := measure.Spread(ratios)
+			return brackets("%.2f", low, mid, high)
+		}
+		fmt.Printf("| %s | %s | %s | %s |", v.row, v.base, ratio(sc.value), ratio(func(f *figure) float64 { return f.cpu }))
+		if sc.unit == tripsUnit {
+			fmt.Printf(" %s |", ratio(func(f *figure) float64 { return f.p99 }))
+		}
+		fmt.Println()
+	}
+	fmt.Println()
+}
