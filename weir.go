@@ -50,10 +50,13 @@ type Config struct {
 	// cloned. Authentication is mutual: it needs a certificate of this node's, and how to verify that of a peer, be it
 	// RootCAs or ClientCAs (one is used for the other if that is nil), or a callback, as PinnedTLS has. Nil: no TLS.
 	TLS *tls.Config
-	// HandshakeTimeout bounds a TLS handshake; 0 means 10 s. HalfOpen bounds how many accepted connections may be in theirs;
-	// 0 means 128.
+	// HandshakeTimeout bounds a TLS handshake, and after it, or without TLS, the time that a client takes to its first whole message;
+	// 0 means 10 s. HalfOpen bounds how many accepted connections may be in their TLS handshake; 0 means 128.
 	HandshakeTimeout time.Duration
 	HalfOpen         int
+	// MaxConnections bounds the connections of consumers that are open at once; further ones are closed, which the Logger hears. 0
+	// means 4096.
+	MaxConnections int
 	// Logger gets errors that concern no input or output. Nil: nobody does.
 	Logger *slog.Logger
 }
@@ -153,6 +156,7 @@ func (n *Node) start() (err error) {
 		}
 		n.server = credit.NewServer(n.loop, n.registry, credit.ServerOptions{
 			Profile: n.cfg.Flink, OnLost: n.consumerLost, OnError: n.refused, TLS: server,
+			MaxConnections: n.cfg.MaxConnections, FirstMessage: n.cfg.HandshakeTimeout,
 		})
 		n.addr, err = n.server.Listen("tcp", n.cfg.Listen)
 		return err

@@ -157,6 +157,7 @@ type clientConn struct {
 	lastDial      error
 	tries         int
 	known         bool // the server speaks what it is to
+	asksAgain     map[*RemoteChannel]struct{}
 }
 
 var _ netio.OpenHandler = (*clientConn)(nil)
@@ -277,7 +278,15 @@ func (h *clientConn) notFound(ch *RemoteChannel) {
 		h.core.ProducerState(ch, ProducerUnknown)
 		return
 	}
+	if _, soon := h.asksAgain[ch]; soon {
+		return // a server may say it a thousand times
+	}
+	if h.asksAgain == nil {
+		h.asksAgain = make(map[*RemoteChannel]struct{})
+	}
+	h.asksAgain[ch] = struct{}{}
 	c.loop.After(c.opt.RetryEvery, func() {
+		delete(h.asksAgain, ch)
 		if !h.dead() && !c.closed {
 			h.core.Retrigger(ch)
 		}

@@ -96,7 +96,7 @@ func (c *ClientCore) OnBufferDone(h *BufferHeader) error {
 	ch := cur.ch
 	switch {
 	case ch == nil, ch.released:
-		c.cancel(h.Receiver)
+		c.cancelAgain(h.Receiver)
 	case ch.err != nil: // drained
 	case cur.failed != nil:
 		ch.fail(ch.error(fmt.Errorf("%w: sequence number %d", cur.failed, h.Seq)))
@@ -117,11 +117,19 @@ func (c *ClientCore) OnBufferDone(h *BufferHeader) error {
 	return nil
 }
 
+// cancelAgain tells the server once more that nobody has this channel. A server that sends on and does not read gets no more of
+// these than a batch.
+func (c *ClientCore) cancelAgain(id ChannelID) {
+	if !c.cfg.Out.Full() {
+		c.cancel(id)
+	}
+}
+
 // OnBacklogAnnouncement is part of ClientHandler.
 func (c *ClientCore) OnBacklogAnnouncement(receiver ChannelID, backlog int32) error {
 	ch := c.lookup(&receiver)
 	if ch == nil {
-		c.cancel(receiver)
+		c.cancelAgain(receiver)
 		return nil
 	}
 	ch.onBacklog(backlog)

@@ -85,5 +85,8 @@ func (r *frameReader) fail(err error, detail string) error {
 // Offset is the number of bytes of all complete frames so far.
 func (r *frameReader) Offset() int64 { return r.offset }
 
+// Partial is the number of bytes of the current frame so far, without the pieces of it that were handed on.
+func (r *frameReader) Partial() int { return max(r.hn, len(r.acc)) }
+
 // InFrame reports whether the stream stands in the middle of a frame: an end of stream now is not an orderly one.
 func (r *frameReader) InFrame() bool { return r.header || r.hn > 0 }

@@ -16,7 +16,14 @@ type RegistryConfig struct {
 	Timeout time.Duration
 	// Clock tells the time, from any origin. Nil: it is always 0, and nothing ever expires.
 	Clock func() time.Duration
+	// MaxWaiting bounds the requests that wait, of all connections; 0 means DefaultMaxWaiting. Further ones are answered with an
+	// error.
+	MaxWaiting int
 }
+
+// DefaultMaxWaiting is the default of RegistryConfig.MaxWaiting. A waiting request costs some 400 bytes, so that all of
+// them together cost 50 MB.
+const DefaultMaxWaiting = 1 << 17
 
 // Served is a partition that consumers can ask for: a Partition or a BlockingPartition.
 type Served interface {
@@ -39,6 +46,7 @@ type Registry struct {
 	waiting    map[PartitionID]*waitList
 	// All waiting requests, the oldest first: their deadlines are in this order.
 	first, last *waiter
+	count       int // of them
 	attempts    attempts
 	closed      bool
 }
@@ -49,6 +57,8 @@ type waiter struct {
 	deadline   time.Duration
 	list       *waitList
 	prev, next *waiter
+	// The neighbours in list.
+	older, newer *waiter
 	// found is called once when the partition was registered, gone once when it was not in time. The waiter is forgotten
 	// before.
 	found func(p Served)
@@ -56,7 +66,7 @@ type waiter struct {
 }
 
 // waitList holds the waiters for one partition, in order.
-type waitList struct{ waiters []*waiter }
+type waitList struct{ first, last *waiter }
 
 var (
 	errRegistered     = errors.New("already registered")
@@ -67,6 +77,9 @@ var (
 func NewRegistry(cfg RegistryConfig) *Registry {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = DefaultRequestTimeout
+	}
+	if cfg.MaxWaiting == 0 {
+		cfg.MaxWaiting = DefaultMaxWaiting
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = func() time.Duration { return 0 }
@@ -103,10 +116,7 @@ func (g *Registry) Lookup(id PartitionID) Served { return g.partitions[id] }
 
 // Len returns the number of registered partitions, and of requests that wait.
 func (g *Registry) Len() (partitions, waiting int) {
-	for w := g.first; w != nil; w = w.next {
-		waiting++
-	}
-	return len(g.partitions), waiting
+	return len(g.partitions), g.count
 }
 
 // Release releases a partition and ends the requests that wait for it. cause nil: nothing failed.
@@ -159,7 +169,14 @@ func (g *Registry) wait(w *waiter) {
 		l = &waitList{}
 		g.waiting[w.partition] = l
 	}
-	l.waiters = append(l.waiters, w)
+	w.older = l.last
+	if l.last != nil {
+		l.last.newer = w
+	} else {
+		l.first = w
+	}
+	l.last = w
+	g.count++
 	w.list, w.prev = l, g.last
 	if g.last != nil {
 		g.last.next = w
@@ -174,13 +191,18 @@ func (g *Registry) drop(w *waiter) {
 	if w.list == nil {
 		return
 	}
-	for i, x := range w.list.waiters {
-		if x == w {
-			w.list.waiters = append(w.list.waiters[:i], w.list.waiters[i+1:]...)
-			break
-		}
+	l := w.list
+	if w.older != nil {
+		w.older.newer = w.newer
+	} else {
+		l.first = w.newer
 	}
-	if len(w.list.waiters) == 0 {
+	if w.newer != nil {
+		w.newer.older = w.older
+	} else {
+		l.last = w.older
+	}
+	if l.first == nil {
 		delete(g.waiting, w.partition)
 	}
 	g.unlink(w)
@@ -197,20 +219,24 @@ func (g *Registry) unlink(w *waiter) {
 	} else {
 		g.last = w.prev
 	}
-	w.list, w.prev, w.next = nil, nil, nil
+	g.count--
+	w.list, w.prev, w.next, w.older, w.newer = nil, nil, nil, nil, nil
 }
 
-// takeAll forgets all waiters for a partition and returns them.
-func (g *Registry) takeAll(id PartitionID) []*waiter {
+// takeAll forgets all waiters for a partition and returns them, in order.
+func (g *Registry) takeAll(id PartitionID) (all []*waiter) {
 	l := g.waiting[id]
 	if l == nil {
 		return nil
 	}
 	delete(g.waiting, id)
-	for _, w := range l.waiters {
+	for w := l.first; w != nil; {
+		next := w.newer
 		g.unlink(w)
+		all = append(all, w)
+		w = next
 	}
-	return l.waiters
+	return all
 }
 
 // forget removes a partition that was released.

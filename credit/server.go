@@ -19,10 +19,17 @@ type ServerOptions struct {
 	// OnLost is told of each consumer whose connection ended before it had said that it processed everything; err names its
 	// address. May be nil.
 	OnLost func(partition PartitionID, subpartition int, err error)
-	// OnError is told of each connection that is closed for what its client sent; err names the client's address. May be nil.
+	// OnError is told of connections that are closed for what their clients sent, 16 a second and then how many more; err names the
+	// client's address. May be nil.
 	OnError func(err error)
 	// TLS secures every connection; nil: none is, and a client that speaks TLS is refused.
 	TLS *netio.TLS
+	// MaxConnections bounds the connections that are open at once; further ones are closed, and OnError gets ErrTooManyConnections, at
+	// most once a second. 0 means DefaultMaxConnections.
+	MaxConnections int
+	// FirstMessage bounds how long a new connection may take to its first whole message; 0 means 10 s. A client connects
+	// in order to ask for something.
+	FirstMessage time.Duration
 }
 
 // Server serves the partitions of a registry on the connections that it accepts (NettyServer). It belongs to its loop: all
@@ -34,6 +41,10 @@ type Server struct {
 	conns    map[*serverConn]struct{}
 	expiry   *netio.Timer
 	closed   bool
+	silents  deadlines // connections without a first message
+	unreads  deadlines // connections with many answers to read
+	refused  time.Time // when a refusal was reported last
+	reports  reports
 }
 
 // NewServer makes a server that does not listen yet.
@@ -41,8 +52,16 @@ func NewServer(loop *netio.Loop, registry *Registry, opt ServerOptions) *Server 
 	if opt.Grace == 0 {
 		opt.Grace = 3 * time.Second
 	}
+	if opt.MaxConnections == 0 {
+		opt.MaxConnections = DefaultMaxConnections
+	}
+	if opt.FirstMessage == 0 {
+		opt.FirstMessage = netio.DefaultHandshake
+	}
 	s := &Server{loop: loop, registry: registry, opt: opt, conns: make(map[*serverConn]struct{})}
 	s.expiry = loop.NewTimer(s.expire)
+	s.silents.init(loop, opt.FirstMessage, s.silent)
+	s.unreads.init(loop, answersLimit, s.unread)
 	return s
 }
 
@@ -50,12 +69,13 @@ func NewServer(loop *netio.Loop, registry *Registry, opt ServerOptions) *Server 
 // the address that it listens at.
 func (s *Server) Listen(network, addr string) (net.Addr, error) {
 	accept := func(c *netio.Conn) netio.Handler {
-		if s.closed {
+		if s.closed || !s.admit(c) {
 			return nil
 		}
-		h := &serverConn{server: s, conn: c, decoder: new(ServerDecoder)}
+		h := &serverConn{server: s, conn: c, decoder: &ServerDecoder{MaxTaskEvent: maxUnwantedEvent}}
 		h.core = NewServerCore(s.registry, h)
 		s.conns[h] = struct{}{}
+		s.silents.arm(&h.silent, h)
 		return h
 	}
 	if t := s.opt.TLS; t != nil {
@@ -81,6 +101,8 @@ func (s *Server) Close() {
 	}
 	s.closed = true
 	s.expiry.Stop()
+	s.silents.timer.Stop()
+	s.unreads.timer.Stop()
 	s.registry.Close()
 	for h := range s.conns {
 		h.core.Disconnected()
@@ -96,6 +118,11 @@ type serverConn struct {
 	core    *ServerCore
 	failed  bool
 	known   bool // the client speaks what it is to
+
+	silent, unread deadline
+	queued         int64 // bytes of the outgoing stream
+	answers        answers
+	answersMark    int64 // the end of those that must be read in time
 }
 
 // OnRead does what the client asks for.
@@ -108,6 +135,9 @@ func (h *serverConn) OnRead(c *netio.Conn, p []byte) error {
 		}
 	}
 	err := h.decoder.Feed(p, h.core)
+	if h.silent.armed && h.decoder.Offset() > 0 {
+		h.server.silents.disarm(&h.silent)
+	}
 	switch {
 	case err == nil:
 		if _, waiting := h.core.Readers(); waiting > 0 {
@@ -123,11 +153,12 @@ func (h *serverConn) OnRead(c *netio.Conn, p []byte) error {
 
 // fail tells the client and closes.
 func (h *serverConn) fail(err error) {
+	if h.failed {
+		return
+	}
 	h.failed = true
 	err = &ConnError{Peer: h.conn.RemoteAddr().String(), Err: err}
-	if f := h.server.opt.OnError; f != nil {
-		f(err)
-	}
+	h.server.report(err)
 	h.core.Fail(err)
 	h.conn.CloseAfterFlush(h.server.opt.Grace)
 }
@@ -154,6 +185,8 @@ func (h *serverConn) OnClose(c *netio.Conn, err error) {
 	}
 	h.core.Disconnected()
 	delete(h.server.conns, h)
+	h.server.silents.disarm(&h.silent)
+	h.server.unreads.disarm(&h.unread)
 }
 
 // Writable is part of Outbound: one batch at a time.
@@ -164,14 +197,19 @@ func (h *serverConn) SendsFiles() bool { return h.conn.SendsFiles() }
 
 // WriteBuffer is part of Outbound: the payload goes out from where it lies.
 func (h *serverConn) WriteBuffer(hd *BufferHeader, b segment.Buffer) {
-	AppendBufferHeader(h.conn.Stage(FrameHeaderLen + h.server.opt.Profile.headerLen() + 4*len(hd.PartialSizes))[:0], h.server.opt.Profile, hd)
+	n := FrameHeaderLen + h.server.opt.Profile.headerLen() + 4*len(hd.PartialSizes)
+	AppendBufferHeader(h.conn.Stage(n)[:0], h.server.opt.Profile, hd)
+	h.queued += int64(n + b.Len())
 	if !b.IsZero() {
 		h.conn.AppendBuffer(b)
 	}
 }
 
 // WriteFrame is part of Outbound.
-func (h *serverConn) WriteFrame(frame []byte) { copy(h.conn.Stage(len(frame)), frame) }
+func (h *serverConn) WriteFrame(frame []byte) {
+	copy(h.conn.Stage(len(frame)), frame)
+	h.answered(len(frame))
+}
 
 // WantFlush is part of Outbound.
 func (h *serverConn) WantFlush() { h.conn.WantFlush() }

@@ -24,6 +24,7 @@ type ServerCore struct {
 	readers  channelTable[Reader]
 	waiting  map[ChannelID]*waiter
 	fatal    bool
+	flooder  Flooder // out, if it is one
 	// TaskEvent publishes an event to the producer of a partition and reports whether it has somebody who takes it. Nil: no
 	// producer has. Streaming jobs send none.
 	TaskEvent func(e *event.Event, partition *PartitionID) bool
@@ -39,8 +40,18 @@ var _ ServerHandler = (*ServerCore)(nil)
 
 // NewServerCore makes the core of a connection whose requests go to registry and whose frames go to out.
 func NewServerCore(registry *Registry, out Outbound) *ServerCore {
-	return &ServerCore{registry: registry, out: out, sched: newScheduler(out), MaxChannels: DefaultMaxChannels,
+	c := &ServerCore{registry: registry, out: out, sched: newScheduler(out), MaxChannels: DefaultMaxChannels,
 		waiting: map[ChannelID]*waiter{}}
+	c.flooder, _ = out.(Flooder)
+	return c
+}
+
+func (c *ServerCore) flooded() bool { return c.flooder != nil && c.flooder.Flooded() }
+
+// Flooder is an Outbound that knows when the peer asks for errors and does not read them. The connection then fails with
+// ErrFlood, rather than keep them all.
+type Flooder interface {
+	Flooded() bool
 }
 
 // Run lets the readers send; see Scheduler.Run.
@@ -69,6 +80,9 @@ func (c *ServerCore) OnPartitionRequest(r *PartitionRequest) error {
 		return c.answer(illegalState(fmt.Sprintf("Connection has %d channels, the limit.", n)))
 	}
 	if err := c.registry.attempts.outdated(r.Partition); err != nil { // it will not come again: no reason to wait, or to ask again
+		if c.flooded() {
+			return ErrFlood
+		}
 		c.out.WriteFrame(AppendErrorResponse(nil, AppendThrowable(nil, ClassIllegalState, err.Error()), r.Receiver, false))
 		return nil
 	}
@@ -81,6 +95,9 @@ func (c *ServerCore) OnPartitionRequest(r *PartitionRequest) error {
 	}
 	if c.waiting[r.Receiver] != nil {
 		return c.answer(illegalState(fmt.Sprintf("Channel %s already waits for a partition.", r.Receiver)))
+	}
+	if g := c.registry; g.count >= g.cfg.MaxWaiting {
+		return c.answer(illegalState(fmt.Sprintf("%d requests wait for their partitions, the limit.", g.count)))
 	}
 	subpartitions := r.Range
 	w := &waiter{partition: r.Partition}
@@ -114,8 +131,12 @@ func (c *ServerCore) open(r *Reader, p Served, subpartitions SubpartitionRange) 
 	return nil
 }
 
-// answer reports an error that a request caused, in the form without a receiver. The connection stays open.
+// answer reports an error that a request caused, in the form without a receiver. The connection stays open, unless too many of them
+// are not read: that is the only error that it returns.
 func (c *ServerCore) answer(err error) error {
+	if c.flooded() {
+		return ErrFlood
+	}
 	c.out.WriteFrame(AppendErrorResponse(nil, AppendThrowable(nil, requestClass(err), err.Error()), ChannelID{}, true))
 	return nil
 }
@@ -136,31 +157,32 @@ func illegalState(message string) error {
 }
 
 // known finds a reader, or answers that there is none. It returns nil also when the connection has failed.
-func (c *ServerCore) known(id ChannelID) *Reader {
+func (c *ServerCore) known(id ChannelID) (*Reader, error) {
 	if c.fatal {
-		return nil
+		return nil, nil
 	}
 	r := c.readers.get(&id)
 	if r == nil {
-		_ = c.answer(illegalState(fmt.Sprintf("No reader for receiverId = %s exists.", id)))
+		return nil, c.answer(illegalState(fmt.Sprintf("No reader for receiverId = %s exists.", id)))
 	}
-	return r
+	return r, nil
 }
 
 // OnAddCredit lets a reader send more.
 func (c *ServerCore) OnAddCredit(id ChannelID, n int32) error {
-	if r := c.known(id); r != nil {
+	r, err := c.known(id)
+	if r != nil {
 		r.addCredit(n)
 		c.sched.notify(r)
 	}
-	return nil
+	return err
 }
 
 // OnResumeConsumption ends the block of a reader. Without a block it is an error that is answered.
 func (c *ServerCore) OnResumeConsumption(id ChannelID) error {
-	r := c.known(id)
+	r, err := c.known(id)
 	if r == nil {
-		return nil
+		return err
 	}
 	if err := r.resume(); err != nil {
 		return c.answer(err)
@@ -171,10 +193,11 @@ func (c *ServerCore) OnResumeConsumption(id ChannelID) error {
 
 // OnAckAllUserRecordsProcessed tells the partition.
 func (c *ServerCore) OnAckAllUserRecordsProcessed(id ChannelID) error {
-	if r := c.known(id); r != nil {
+	r, err := c.known(id)
+	if r != nil {
 		r.view.AckAll()
 	}
-	return nil
+	return err
 }
 
 // OnNewBufferSize tells the writer. It may come before the reader exists and is ignored then.
@@ -202,6 +225,9 @@ func (c *ServerCore) OnCancelPartitionRequest(id ChannelID) error {
 func (c *ServerCore) OnTaskEvent(e *event.Event, partition *PartitionID, id ChannelID) error {
 	if c.TaskEvent != nil && c.TaskEvent(e, partition) {
 		return nil
+	}
+	if c.flooded() {
+		return ErrFlood
 	}
 	c.out.WriteFrame(AppendErrorResponse(nil, AppendThrowable(nil, ClassIllegalArgument, "Task event receiver not found."), id, false))
 	return nil
