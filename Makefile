@@ -18,6 +18,7 @@ COUNT    ?= 1
 BENCHTIME ?= 1s
 FUZZTIME ?= 30s
 SEEDS    ?= 200
+STEPS    ?= 1000000
 KILLS    ?= 200
 
 GOLANGCI_VERSION := v2.15.0
@@ -104,6 +105,11 @@ fuzz: ## each fuzz target for FUZZTIME
 sim: ## the deterministic simulator over SEEDS seeds; SEED=n runs that one and prints its trace
 	@$(call need,fuzz/sim,the simulator)
 	@SEEDS=$(SEEDS) SEED=$(SEED) FIRST=$(FIRST) go test -count 1 -timeout 60m -v -run 'TestSeeds$$' ./fuzz/sim $(ARGS)
+
+.PHONY: model
+model: ## the model tests of alignment and tasks, STEPS=1000000 in each mode: exposure is printed; SEED=n begins there
+	@for p in align task internal/conform; do STEPS=$(STEPS) SEED=$(SEED) go test -count 1 -timeout 60m -v -run TestModelOf ./$$p $(ARGS) \
+	  | { grep -v '^=== ' || true; }; done
 
 .PHONY: stress
 stress: ## the stress tests under race, at 1, 2, 4 and 16 processors; KILLS ends of exchanges killed; SEED=n repeats

@@ -5,7 +5,8 @@
 // combiners make one stream of watermarks out of those of many channels, a Processor feeds an operator from one input, a
 // MultiInput from several, and a Mailbox is the only way in for others. So whatever else has to be done, a timer, a
 // checkpoint that the coordinator triggers, is done between two records and sees the operator at rest. A Loop puts the two
-// together: mails, then a batch of records, then sleep.
+// together: mails, then a batch of records, then sleep. It runs on a goroutine of its own (Loop.Run), or inline on that of another
+// loop, one turn at a time and without sleeping (Loop.Turn). Input.All and AllOf are the same as iterators.
 //
 // The invariants: the records of a channel are handed out in order, each once, however its bytes were cut into buffers; no
 // record behind a barrier before the checkpoint's notice; watermarks increase strictly; no mail runs inside of a call

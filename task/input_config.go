@@ -17,6 +17,8 @@ type InputConfig struct {
 	// Mode and Unaligned say how checkpoints are aligned. See align.Config.
 	Mode      align.Mode
 	Unaligned align.Unaligned
+	// StopAtFirstEnd and StrictCancel are as in align.Config.
+	StopAtFirstEnd, StrictCancel bool
 	// Timers is needed with align.UnalignedOn; Timeout is called when one is due.
 	Timers align.Timers
 	// Sink takes the part of a record that a channel's deserializer holds when an unaligned checkpoint starts, under sequence
@@ -77,7 +79,8 @@ func (g *GateInput) polled() align.Gate {
 // checkpoint waits for the barriers of all channels of all gates. cfg.Gate and cfg.Sink do not count. Errors as from NewInput.
 func NewInputs(cfg InputConfig, gates ...GateInput) ([]*Input, error) {
 	cp := newCheckpoints(cfg.State, cfg.Unaligned)
-	ac := align.Config{Mode: cfg.Mode, Unaligned: cfg.Unaligned, Timers: cfg.Timers, Task: cp}
+	ac := align.Config{Mode: cfg.Mode, Unaligned: cfg.Unaligned, StopAtFirstEnd: cfg.StopAtFirstEnd, StrictCancel: cfg.StrictCancel,
+		Timers: cfg.Timers, Task: cp}
 	gates = slices.Clone(gates)
 	for i := range gates {
 		g := &gates[i]

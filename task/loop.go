@@ -28,8 +28,8 @@ type LoopConfig struct {
 	// EndOfData finishes the operators, once: drain is false if the input was stopped. nil: there is nothing to finish.
 	// (StreamTask#endData)
 	EndOfData func(drain bool) error
-	// Wait sleeps until ready, or ctx is done, and returns its error then; nil: on the mailbox's notifier.
-	Wait func(ctx context.Context, ready func() bool) error
+	// Wait is how Run sleeps; nil: on the mailbox's notifier.
+	Wait Waiter
 	// Now is for the times; nil: there are none.
 	Now func() time.Duration
 }
@@ -42,7 +42,7 @@ type LoopTimes struct {
 
 // Loop runs an operator: the mails that came, then the default action, and so on (Flink: MailboxProcessor with
 // StreamTask#processInput as the action). When there is nothing to do it sleeps, until there is input, room in the outputs, or
-// mail. It belongs to the goroutine that calls Run; Suspend is for any other.
+// mail. It belongs to the goroutine that calls Run, or else Turn; Suspend is for any other.
 //
 // Invariants: a mail never runs inside of the action, nor the action inside of a mail; mails run also while the action waits; of
 // the two times at most one runs at any moment, and neither while a mail does.
@@ -111,22 +111,59 @@ func (l *Loop) turn(ctx context.Context) error {
 	case !l.cfg.Output():
 		return l.sleep(ctx, l.cfg.Output, &l.times.BackPressured)
 	}
+	st, err := l.act()
+	switch {
+	case err == nil && st == Nothing:
+		return l.sleep(ctx, l.cfg.Available, &l.times.Idle)
+	case err == nil && st == EndOfInput:
+		l.suspended = true
+	}
+	return err
+}
+
+// act is one default action: More, Nothing or EndOfInput.
+func (l *Loop) act() (Status, error) {
 	st, err := l.cfg.Process()
 	switch {
 	case err != nil:
-		return err
-	case st == Nothing:
-		return l.sleep(ctx, l.cfg.Available, &l.times.Idle)
+		return Nothing, err
 	case st == EndOfData, st == Stopped:
 		if l.cfg.EndOfData != nil {
-			return l.cfg.EndOfData(st == EndOfData)
+			err = l.cfg.EndOfData(st == EndOfData)
 		}
+		return More, err
 	case st == EndOfInput:
-		l.ended, l.suspended = true, true
-	case st != More:
-		return fmt.Errorf("%w: the action came to %v", align.ErrState, st)
+		l.ended = true
+	case st != More && st != Nothing:
+		return Nothing, fmt.Errorf("%w: the action came to %v", align.ErrState, st)
 	}
-	return nil
+	return st, nil
+}
+
+// Turn runs the mails that wait, then one default action, and never sleeps: it drives a task inline, on the goroutine of somebody
+// else's loop, which calls it whenever Ready. Run, on a goroutine of the task's own, is the other way; one of the two drives
+// a loop. More: it may be called again at once. Nothing: not before Ready. EndOfInput: from now on it runs mails only, and
+// comes to that again. A mail that suspends the loop makes it come to Nothing, once. Errors as from Run.
+func (l *Loop) Turn() (Status, error) {
+	if l.finished.Load() {
+		return Nothing, ErrLoopFinished
+	}
+	l.suspended = false
+	_, err := l.cfg.Mailbox.Process()
+	switch {
+	case err != nil:
+		return Nothing, err
+	case l.ended:
+		return EndOfInput, nil
+	case l.suspended || !l.cfg.Output():
+		return Nothing, nil
+	}
+	return l.act()
+}
+
+// Ready reports whether Turn has something to do: mail, or input for which the outputs have room. The loop's goroutine.
+func (l *Loop) Ready() bool {
+	return l.cfg.Mailbox.HasMail() || !l.ended && l.cfg.Output() && l.cfg.Available()
 }
 
 func never() bool { return false }

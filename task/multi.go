@@ -47,6 +47,9 @@ func (m *MultiInput) Process() (Status, error) {
 	}
 	i := m.sel.Select(m.last)
 	if i < 0 {
+		if m.sel.Stuck() {
+			return Nothing, ErrNoProgress
+		}
 		return Nothing, nil
 	}
 	if m.sel.Starving() {

@@ -178,6 +178,30 @@ func TestMultiInputErrors(t *testing.T) {
 	}
 }
 
+// An operator that selects only what has ended waits for nothing: it is told, also when it does so after an element.
+func TestMultiInputStuckSelection(t *testing.T) {
+	r := newRig(t, task.InputConfig{}, 1, 1)
+	elements := 0
+	m := newMulti(r, task.SelectorConfig{Next: func() task.Selection {
+		if elements++; elements > 3 {
+			return 1 // input 0, which has ended
+		}
+		return task.AllInputs
+	}})
+	r.event(0, 0, event.Event{Kind: event.EndOfPartition})
+	r.data(1, 0, records(1))
+	var err error
+	for range 10 {
+		if _, err = m.Process(); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, task.ErrNoProgress) {
+		t.Errorf("got %v, said %s", err, r.take())
+	}
+	r.take()
+}
+
 // The selector is fair: an input that is selected and has something is read within as many turns as there are inputs, one that is
 // not selected never is.
 func TestSelectorIsFair(t *testing.T) {

@@ -123,6 +123,10 @@ func (s *Selector) Starving() bool { return s.selected&s.all&^s.available != 0 }
 // Selected reports whether input i is selected and has not ended.
 func (s *Selector) Selected(i int) bool { return s.selected&s.notFinished&(1<<i) != 0 }
 
+// Stuck reports whether every input that is selected has ended, although others have not: nothing will ever be read. Flink
+// notices only when an input had nothing or ended, not when an operator selects so after an element, and waits for ever.
+func (s *Selector) Stuck() bool { return s.selected&s.notFinished == 0 && s.notFinished != 0 }
+
 // AllFinished reports whether all inputs have ended.
 func (s *Selector) AllFinished() bool { return s.notFinished == 0 }
 

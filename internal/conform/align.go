@@ -84,9 +84,9 @@ func (r *alignRun) step(st *Step) error {
 	switch st.Op {
 	case "buf":
 		size := st.Int(2)
-		p := make([]byte, size, size+1) // an empty one, too, is told from others by where it lies
-		r.names[&p[:1][0]] = st.Int(1)
-		r.send(st.Int(0), segment.Wrap(p, segment.DataBuffer))
+		p := make([]byte, size+1) // an empty one, too, is told from others by where it lies
+		r.names[&p[0]] = st.Int(1)
+		r.send(st.Int(0), segment.Wrap(p, segment.DataBuffer).Resized(size))
 	case "barrier":
 		o, err := alignOptions(st.Arg(2))
 		if err != nil {
@@ -219,8 +219,8 @@ func (r *alignRun) arrive(ch int, b segment.Buffer) {
 }
 
 func (r *alignRun) name(b segment.Buffer) int {
-	if p := b.Bytes(); cap(p) > 0 {
-		if n, ok := r.names[&p[:1][0]]; ok {
+	if p := b.Resized(1).Bytes(); len(p) > 0 {
+		if n, ok := r.names[&p[0]]; ok {
 			return n
 		}
 	}
