@@ -47,6 +47,8 @@ const (
 	defaultTimeout       = 10 * time.Minute
 	defaultRetain        = 3
 	defaultMemberTimeout = 10 * time.Second
+	// retryPause is how long the coordinator waits after its store failed.
+	retryPause = time.Second
 	// maxMembers bounds the members: a message names each of them.
 	maxMembers = 1024
 	// handshakeLimit bounds the time until a connection has said what it is for.
@@ -177,6 +179,7 @@ func NewCoordinator(cfg CoordinatorConfig) (*Coordinator, error) {
 	c.core = newCore(coreConfig{
 		members: cfg.Members, interval: cfg.Interval, minPause: cfg.MinPause, timeout: cfg.Timeout, maxInFlight: cfg.MaxInFlight,
 		memberTimeout: cfg.MemberTimeout, alignment: cfg.Alignment, alignTimeout: cfg.AlignmentTimeout,
+		retry: retryPause,
 	})
 	if c.ln == nil {
 		ln, err := net.Listen("tcp", cfg.Listen)

@@ -81,6 +81,7 @@ type coreConfig struct {
 	memberTimeout time.Duration
 	alignment     Alignment
 	alignTimeout  time.Duration
+	retry         time.Duration // pause after the store failed
 }
 
 // record is what the coordinator writes down before it acts on it.
@@ -146,8 +147,6 @@ const (
 	maxEpoch = 1 << 30
 	// maxOld bounds how many replaced processes of a name are remembered.
 	maxOld = 16
-	// retryPause is how long the coordinator waits after its store failed.
-	retryPause = time.Second
 )
 
 // core is the coordinator's decisions: events are its methods, what is to be done comes out of take. Time is a duration since
@@ -339,7 +338,7 @@ func (c *core) began(now time.Duration, next record, restored *Metadata, refused
 	c.phase = phaseGathering
 	c.counts.Refused += int64(refused)
 	if err != nil {
-		c.retryAt = now + retryPause
+		c.retryAt = now + c.cfg.retry
 		c.note("epoch %d cannot be opened: %v", next.Epoch, err)
 		if errors.Is(err, ErrNoneWhole) {
 			c.do(action{kind: doFail, err: err})
@@ -375,7 +374,7 @@ func (c *core) began(now time.Duration, next record, restored *Metadata, refused
 // welcome tells a member that the epoch begins.
 func (c *core) welcome(m *member) {
 	m.standing = running
-	msg := &message{Kind: msgWelcome, Epoch: c.record.Epoch, Finished: c.phase == phaseFinishing}
+	msg := &message{Kind: msgWelcome, Epoch: c.record.Epoch, Finished: c.phase == phaseFinishing || c.phase == phaseFinished}
 	if c.restored != nil {
 		r := &restoredState{ID: c.restored.ID, Epoch: c.restored.Epoch, State: MemberState{Name: m.name}}
 		if s := c.restored.Member(m.name); s != nil {

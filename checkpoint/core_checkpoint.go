@@ -64,7 +64,7 @@ func (c *core) triggerAt() time.Duration {
 			return never
 		}
 		// The last one does not wait for the interval; only its second try does a little.
-		at = min(at, c.lastEnd+min(c.cfg.interval, retryPause))
+		at = min(at, c.lastEnd+min(c.cfg.interval, c.cfg.retry))
 	}
 	return at
 }

@@ -229,7 +229,7 @@ func (c *core) saveByes() {
 func (c *core) saved(now time.Duration, rec record, err error) {
 	c.saving = false
 	if err != nil {
-		c.retryAt = now + retryPause
+		c.retryAt = now + c.cfg.retry
 		c.note("the coordinator's state cannot be written: %v", err)
 		return
 	}
