@@ -120,8 +120,8 @@ func (o *Output) finishBlocking(ctx context.Context) error {
 	return nil
 }
 
-// AwaitRead waits until every subpartition of a blocking output has been read to its end by as many consumers, each of which said
-// that it processed all records, and has gone. The error says which were not when ctx ends. Any goroutine, after Finish.
+// AwaitRead waits until every subpartition of a blocking output has been read to its end by as many consumers: each was sent all of
+// it, and has closed its channel. One whose connection was lost does not count. The error says which were not when ctx ends. Any goroutine, after Finish.
 func (o *Output) AwaitRead(ctx context.Context, times int) error {
 	if o.block == nil {
 		return o.error(errors.New("it is not blocking: Finish waits for its consumers"))

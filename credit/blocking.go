@@ -37,7 +37,7 @@ type BlockingConfig struct {
 	Wake func()
 	// OnChange is called by the disk's goroutine when the writer has to look: Finished, Failed or CutWanted. May be nil.
 	OnChange func()
-	// OnRead is called by the loop when a consumer that has processed all records of a subpartition has gone. May be nil.
+	// OnRead is called by the loop when a consumer that had all of a subpartition has gone. May be nil.
 	OnRead func(subpartition int)
 }
 
@@ -118,7 +118,8 @@ func (p *BlockingPartition) Run() { p.disk.run() }
 // goroutine.
 func (p *BlockingPartition) Step() bool { return p.disk.step() }
 
-// Reads returns how often a subpartition was read to its end, by a consumer that said so.
+// Reads returns how often a subpartition was read to its end: its consumer said that it has processed everything, or had got everything
+// when it closed the channel.
 func (p *BlockingPartition) Reads(subpartition int) int { return int(p.reads[subpartition]) }
 
 // HadView reports whether a consumer of the subpartition has come, ever.

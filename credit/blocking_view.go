@@ -36,7 +36,9 @@ type blockingView struct {
 	reader  *diskReader // the disk's
 
 	err      error // why nothing follows what has arrived
+	ends     int64 // subpartitions whose end was taken
 	acked    bool
+	left     bool // the consumer goes of its own accord
 	released bool
 }
 
@@ -50,7 +52,9 @@ func newBlockingView(p *BlockingPartition, r SubpartitionRange, l ViewListener) 
 	if r.Len() > 1 {
 		v.fixed = -1
 	}
-	if reader, remote := l.(*Reader); remote {
+	reader, remote := l.(*Reader)
+	v.left = !remote // who is in the same process cannot be lost
+	if remote {
 		v.files = !p.cfg.InMemory && reader.SendsFiles()
 		if p.cfg.Profile == Flink23 {
 			v.merge = p.disk.pool.SegmentSize()
@@ -108,6 +112,9 @@ func (v *blockingView) Poll() (p Polled, ok bool) {
 	if !v.empty() {
 		p.Next = v.slot(v.polled).typ
 	}
+	if p.Type == segment.EndOfPartition {
+		v.ends += int64(max(1, len(p.Sizes)))
+	}
 	p.Backlog, p.Subpartition, p.Seq = v.data, v.fixed, v.seq
 	v.seq += int32(max(1, len(p.Sizes)))
 	if n := v.polled - v.told; n >= blockingWindow/2 || v.empty() {
@@ -137,7 +144,8 @@ func (v *blockingView) Subpartition() int32 { return v.fixed }
 // Resume is part of View: nothing here blocks.
 func (v *blockingView) Resume() error { return fmt.Errorf("resume is %w", errBlockingView) }
 
-// AckAll is part of View: the consumer has processed all records. The read counts once it has gone.
+// AckAll is part of View: the consumer has processed all records. The read counts once it has gone. (One that goes at once may not
+// say so before: then it counts if everything was sent, and it was not lost.)
 func (v *blockingView) AckAll() { v.acked = true }
 
 // NewBufferSize is part of View: the buffers are written already.
@@ -154,7 +162,7 @@ func (v *blockingView) Release() {
 	if v.index < 0 {
 		return
 	}
-	if v.acked {
+	if v.acked || v.left && v.ends == v.subs.Len() {
 		for s := v.subs.First; s <= v.subs.Last; s++ {
 			v.part.reads[s]++
 			if f := v.part.cfg.OnRead; f != nil {

@@ -48,6 +48,13 @@ func (r *Reader) SendsFiles() bool {
 	return ok && f.SendsFiles()
 }
 
+// leaves notes that the consumer goes of its own accord, and is not lost.
+func (r *Reader) leaves() {
+	if v, ok := r.view.(*blockingView); ok {
+		v.left = true
+	}
+}
+
 // available reports whether the reader may send something, and the view's backlog.
 func (r *Reader) available() (bool, int32) { return r.view.Available(r.credit > 0) }
 

@@ -215,6 +215,7 @@ func (c *ServerCore) OnSegmentID(ChannelID, int32, int32) error { return nil }
 // cancels once for each late message.
 func (c *ServerCore) OnCancelPartitionRequest(id ChannelID) error {
 	if r := c.readers.get(&id); r != nil {
+		r.leaves()
 		c.release(r)
 	}
 	c.stopWaiting(id)
@@ -235,6 +236,9 @@ func (c *ServerCore) OnTaskEvent(e *event.Event, partition *PartitionID, id Chan
 
 // OnCloseRequest releases everything; Feed returns ErrCloseRequested, and the driver closes the connection.
 func (c *ServerCore) OnCloseRequest() error {
+	for r := range c.readers.values() {
+		r.leaves()
+	}
 	c.Disconnected()
 	return ErrCloseRequested
 }

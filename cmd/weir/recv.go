@@ -20,6 +20,7 @@ type recvFlags struct {
 	subpartition, out   string
 	rate                float64
 	exclusive, floating int
+	ranged              bool
 }
 
 // newRecv returns the command that reads partitions into a file.
@@ -38,6 +39,7 @@ func newRecv() *cobra.Command {
 	fs := cmd.Flags()
 	f.add(fs)
 	fs.StringVar(&f.subpartition, "subpartition", "0", "which subpartitions to read, a number or FIRST-LAST")
+	fs.BoolVar(&f.ranged, "ranged", false, "one channel for all subpartitions of a sender; only for what sends no checkpoints, such as send --blocking")
 	fs.StringVar(&f.out, "out", "", "the file to write; - is standard output")
 	fs.Float64Var(&f.rate, "rate", 0, "most records per second; 0: as fast as they come")
 	fs.IntVar(&f.exclusive, "exclusive", 0, "buffers of each channel; 0: the default, -1: none")
@@ -66,8 +68,11 @@ func (f *recvFlags) run(ctx context.Context, addrs []string, stdout io.Writer) (
 	var channels []channelReport
 	sources := make([]weir.Source, 0, len(addrs))
 	for _, addr := range addrs {
-		sources = append(sources, weir.Source{Addr: addr, ID: &id, Subpartition: first, Last: last})
+		sources = append(sources, weir.Source{Addr: addr, ID: &id, Subpartition: first, Last: last, Ranged: f.ranged})
 		for sub := first; sub <= last; sub++ {
+			if f.ranged && sub > first {
+				break
+			}
 			channels = append(channels, channelReport{Addr: addr, Subpartition: sub})
 		}
 	}

@@ -8,12 +8,15 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirflow/weir"
 	"github.com/weirflow/weir/cmd/weir/internal/framing"
+	"github.com/weirflow/weir/credit"
 )
 
 // requestTimeout is how long a request waits for a partition: there is one, and it is there before anybody looks.
@@ -23,6 +26,37 @@ type sendFlags struct {
 	exchangeFlags
 	listen, partitionBy, key, framing string
 	subpartitions                     int
+	blocking                          blockingFlags
+}
+
+// blockingFlags are those of a blocking partition.
+type blockingFlags struct {
+	on            bool
+	dir, compress string
+	reads         int
+}
+
+func (f *blockingFlags) add(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.on, "blocking", false, "write everything to a file first, then serve that")
+	fs.StringVar(&f.dir, "blocking-dir", "", "where that file is made; empty: the system's directory for temporary files")
+	fs.StringVar(&f.compress, "compress", "none", "compress the buffers of the file: none, lz4 or zstd")
+	fs.IntVar(&f.reads, "reads", 1, "with --blocking: end once every subpartition was read so often")
+}
+
+// config is the output's; nil without --blocking.
+func (f *blockingFlags) config() (*weir.Blocking, error) {
+	codec, err := credit.ParseCodec(strings.ToUpper(f.compress))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--compress %q: want none, lz4 or zstd", f.compress)
+	case !f.on && (f.dir != "" || codec != weir.NoCompression || f.reads != 1):
+		return nil, errors.New("--blocking-dir, --compress and --reads are for --blocking: what is sent at once is never compressed")
+	case f.reads < 1:
+		return nil, fmt.Errorf("--reads %d: want at least 1", f.reads)
+	case !f.on:
+		return nil, nil
+	}
+	return &weir.Blocking{Dir: f.dir, Codec: codec}, nil
 }
 
 // newSend returns the command that serves a file as a partition.
@@ -33,6 +67,8 @@ func newSend() *cobra.Command {
 		Short: "Serve the records of a file, or of standard input, to receivers",
 		Long: "Serve the records of a file, or of standard input, as a partition. Each subpartition is read by one receiver: weir recv, or\n" +
 			"a Flink job. The records are stream elements whose values are arrays of bytes. It ends when all receivers have everything.\n\n" +
+			"--blocking: everything is written to a file, which any number of receivers may then read, also several the same subpartition;\n" +
+			"a Flink job reads it as a blocking partition, with the codec of --compress.\n" +
 			"--partition-by: round-robin; hash (of the record) and key (of the field --key) put a record where Flink would put that\n" +
 			"string as a key; broadcast; global (all to subpartition 0).\n" +
 			"--key: number of a word (lines) or column (csv), name of a member (ndjson), range of bytes LO:HI (length, raw).",
@@ -48,6 +84,7 @@ func newSend() *cobra.Command {
 	fs.StringVar(&f.partitionBy, "partition-by", "round-robin", "round-robin, hash, key, broadcast or global")
 	fs.StringVar(&f.key, "key", "", "the field that --partition-by key looks at")
 	fs.StringVar(&f.framing, "framing", "lines", "what a record is: lines, ndjson, csv, length or raw")
+	f.blocking.add(fs)
 	return cmd
 }
 
@@ -65,12 +102,23 @@ func (f *sendFlags) partition() (weir.Partition, error) {
 	return 0, fmt.Errorf("--partition-by %q: want round-robin, hash, key, broadcast or global", f.partitionBy)
 }
 
+// awaitConsumers waits until every subpartition has had a receiver.
+func (f *sendFlags) awaitConsumers(ctx context.Context, out *weir.Output) error {
+	ctx, cancel := context.WithTimeout(ctx, f.wait)
+	defer cancel()
+	return out.AwaitConsumers(ctx)
+}
+
 func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdout, stderr io.Writer) (err error) {
 	cfg, id, err := f.config()
 	if err != nil {
 		return err
 	}
 	partition, err := f.partition()
+	if err != nil {
+		return err
+	}
+	blocking, err := f.blocking.config()
 	if err != nil {
 		return err
 	}
@@ -105,18 +153,17 @@ func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdou
 		return err
 	}
 	defer func() { err = errors.Join(err, node.Close()) }()
-	out, err := node.NewOutput(weir.OutputConfig{Name: f.name, ID: &id, Subpartitions: f.subpartitions, Partition: partition})
+	out, err := node.NewOutput(weir.OutputConfig{Name: f.name, ID: &id, Subpartitions: f.subpartitions, Partition: partition, Blocking: blocking})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	fmt.Fprintf(stderr, "weir: listening on %s, partition %x, %d subpartitions\n", node.Addr(), id[:], f.subpartitions)
 
-	wait, cancel := context.WithTimeout(ctx, f.wait)
-	err = out.AwaitConsumers(wait)
-	cancel()
-	if err != nil {
-		return err
+	if blocking == nil { // else they may come when they like
+		if err := f.awaitConsumers(ctx, out); err != nil {
+			return err
+		}
 	}
 	begin := time.Now()
 	rep := report{Event: "done", Partition: fmt.Sprintf("%x", id[:])}
@@ -145,6 +192,14 @@ func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdou
 	}
 	if err := out.Finish(ctx); err != nil {
 		return err
+	}
+	if blocking != nil {
+		if err := f.awaitConsumers(ctx, out); err != nil {
+			return err
+		}
+		if err := out.AwaitRead(ctx, f.reads); err != nil {
+			return err
+		}
 	}
 	rep.Seconds = time.Since(begin).Seconds()
 	rep.Channels = []channelReport{{Records: rep.Records, Bytes: rep.Bytes, CRC32C: fmt.Sprintf("%08x", sum.Sum32())}}
