@@ -65,7 +65,7 @@ var rings = []Mutant{
 		File:  "ringbuf/multi.go",
 		Old:   "if q.slot(p).seq.Load() == p+1 {",
 		New:   "if q.tail.Load()&^closedBit > p {",
-		Tests: []string{"ringbuf.TestRNG01NoElementOverwritesAnother"},
+		Tests: []string{"ringbuf.TestMPSCModel"},
 	},
 	{
 		Name:  "stack-without-version",
