@@ -108,7 +108,7 @@ sim: ## the deterministic simulator over SEEDS seeds; SEED=n runs that one and p
 
 .PHONY: model
 model: ## the model tests of alignment and tasks, STEPS=1000000 in each mode: exposure is printed; SEED=n begins there
-	@for p in align task internal/conform; do STEPS=$(STEPS) SEED=$(SEED) go test -count 1 -timeout 60m -v -run TestModelOf ./$$p $(ARGS) \
+	@for p in align task internal/conform; do STEPS=$(STEPS) SEED=$(SEED) go test -count 1 -timeout 60m -v -run 'TestModelOf|TestAgainstTwin' ./$$p $(ARGS) \
 	  | { grep -v '^=== ' || true; }; done
 
 .PHONY: stress

@@ -3,6 +3,7 @@
 package align
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/weirflow/weir/credit"
@@ -64,6 +65,23 @@ func TestHandlersDoNotAllocate(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestBarriersDoNotAllocate: a barrier's whole way, from its arrival at the gate over decoding, blocking and the trigger to the
+// senders' release, costs no memory when aligned and at least once, whatever the number of channels. (Unaligned, nothing but
+// what the sink does.)
+func TestBarriersDoNotAllocate(t *testing.T) {
+	for _, mode := range benchModes[:4] {
+		for _, channels := range []int{1, 10, 300} {
+			t.Run(fmt.Sprintf("%s/%d", mode.name, channels), func(t *testing.T) {
+				p := newBarrierPath(t, mode.cfg, mode.kind, channels)
+				alloctest.Zero(t, 20, 50, func() { p.checkpoint(t) })
+				if p.taken != p.id {
+					t.Errorf("%d checkpoints of %d were taken", p.taken, p.id)
+				}
+			})
+		}
 	}
 }
 

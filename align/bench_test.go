@@ -9,14 +9,30 @@ import (
 	"github.com/weirflow/weir/serde/event"
 )
 
-// BenchmarkCheckpoint is one whole checkpoint: a barrier on each channel.
+// benchModes are the ways to take a checkpoint.
+var benchModes = []struct {
+	name string
+	cfg  Config
+	kind string
+}{
+	{"aligned", Config{}, "al"}, {"at-least-once", Config{Mode: AtLeastOnce}, "alo"},
+	{"unaligned", Config{Unaligned: UnalignedOn}, "un"}, {"timed-in-time", Config{Unaligned: UnalignedOn}, "to1000"},
+	{"timed-late", Config{Unaligned: UnalignedOn}, "to1"},
+}
+
+// benchChannels are how many channels bring each barrier.
+var benchChannels = []int{10, 100, 1000, 10000}
+
+// perBarrier reports the time that one barrier of one channel takes.
+func perBarrier(b *testing.B, channels int) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(channels), "ns/barrier")
+}
+
+// BenchmarkCheckpoint is one whole checkpoint as the handler sees it: a barrier on each channel, announced before where it
+// may turn unaligned; timed-late turns so halfway.
 func BenchmarkCheckpoint(b *testing.B) {
-	for _, mode := range []struct {
-		name string
-		cfg  Config
-		kind string
-	}{{"aligned", Config{}, "al"}, {"unaligned", Config{Unaligned: UnalignedOn}, "un"}, {"at-least-once", Config{Mode: AtLeastOnce}, "alo"}} {
-		for _, channels := range []int{10, 10000} {
+	for _, mode := range benchModes {
+		for _, channels := range benchChannels {
 			b.Run(fmt.Sprintf("mode=%s/channels=%d", mode.name, channels), func(b *testing.B) {
 				cfg := mode.cfg
 				cfg.Inputs, cfg.Counts = []Input{still2{}}, []int{channels}
@@ -33,9 +49,34 @@ func BenchmarkCheckpoint(b *testing.B) {
 						if err := h.Barrier(ch, &barrier, false, Now{}); err != nil {
 							b.Fatal(err)
 						}
+						if mode.name == "timed-late" && ch == channels/2 {
+							if err := h.Timeout(barrier.ID, Now{}); err != nil {
+								b.Fatal(err)
+							}
+						}
 					}
 				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(channels), "ns/barrier")
+				perBarrier(b, channels)
+			})
+		}
+	}
+}
+
+// BenchmarkBarriers is the same with all that is around it in a task: the barriers arrive at a gate, are decoded, handed out
+// and aligned on, and the senders resumed.
+func BenchmarkBarriers(b *testing.B) {
+	for _, mode := range benchModes[:4] {
+		for _, channels := range benchChannels {
+			b.Run(fmt.Sprintf("mode=%s/channels=%d", mode.name, channels), func(b *testing.B) {
+				p := newBarrierPath(b, mode.cfg, mode.kind, channels)
+				b.ReportAllocs()
+				for b.Loop() {
+					p.checkpoint(b)
+				}
+				if p.taken == 0 || p.taken != p.id {
+					b.Fatalf("%d checkpoints of %d were taken", p.taken, p.id)
+				}
+				perBarrier(b, channels)
 			})
 		}
 	}

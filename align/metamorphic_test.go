@@ -193,7 +193,7 @@ func (r *modeRun) run() (steps int, err error) {
 		steps++
 		ch := r.rng.IntN(len(r.lines))
 		switch {
-		case r.rng.IntN(30) == 0 && r.in != nil:
+		case r.mode.kind == "to15" && r.rng.IntN(9) == 0:
 			r.now.Millis += 4
 			r.now.Nanos += 4e6
 			if r.timer != 0 && r.due <= r.now.Millis {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirflow/weir/internal/modelrun"
 	"github.com/weirflow/weir/serde/event"
 	"pgregory.net/rapid"
 )
@@ -296,10 +297,14 @@ type walk struct {
 	seq      int32
 	failed   bool
 	log      []string
+	met      modelrun.Exposure
 }
 
 func (w *walk) do(op string, naive func() bool) {
 	w.log = append(w.log, op)
+	if word, _, _ := strings.Cut(op, " "); word == "RPC" {
+		w.met[word]++
+	}
 	err := w.r.do(w.h, op)
 	out := w.r.take()
 	ok := naive()
@@ -316,6 +321,8 @@ func (w *walk) do(op string, naive func() bool) {
 		w.w.check(w.t, w.h.(*Aligner), out, w.log)
 	}
 	for _, l := range out {
+		word, _, _ := strings.Cut(l, "(")
+		w.met[word]++
 		var ch int
 		if _, err := fmt.Sscanf(l, "resume(0.%d)", &ch); err == nil {
 			if !w.blocked[ch] {
@@ -368,76 +375,110 @@ func (v *watch) check(t *rapid.T, a *Aligner, out, log []string) {
 	}
 }
 
-// TestAgainstTwin walks the exactly-once handlers at random, with a naive twin beside them.
+// TestAgainstTwin walks the exactly-once handlers at random, with a naive twin beside them: with injected barriers,
+// savepoints and barriers that come again or too late, which the senders of TestModelOfModes do not send.
 func TestAgainstTwin(t *testing.T) {
-	exposure := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		w := &walk{t: t, channels: rapid.IntRange(1, 4).Draw(t, "channels"), nextID: 1, ended: map[int]bool{}, blocked: map[int]bool{}}
-		w.cfg.Unaligned = Unaligned(rapid.IntRange(0, 2).Draw(t, "mode"))
-		w.cfg.StopAtFirstEnd = rapid.IntRange(0, 3).Draw(t, "stop") == 0
-		w.h, w.r = newRecorded(noFatal{}, w.cfg, w.channels)
-		w.n = newNaive(w.cfg.Unaligned, w.cfg.StopAtFirstEnd, w.channels)
-		w.w = &watch{both: w.cfg.Unaligned != UnalignedOff}
-		kinds := []string{"al", "fa", "sp"}
-		switch w.cfg.Unaligned {
-		case UnalignedOn:
-			kinds = []string{"al", "fa", "sp", "un", "un", "to100", "to100", "to7", "to100"}
-		case UnalignedAlways:
-			kinds = []string{"un", "un", "un", "to100", "al"}
-		}
-		for steps := rapid.IntRange(1, 40).Draw(t, "steps"); steps > 0 && !w.failed; steps-- {
-			ch := rapid.IntRange(0, w.channels-1).Draw(t, "channel")
-			now := w.r.now.Millis
-			switch what := rapid.IntRange(0, 11).Draw(t, "what"); {
-			case w.ended[ch] || what == 11:
-				ms := rapid.Int64Range(0, 60).Draw(t, "ms")
-				before := w.r.set && w.r.due <= now+ms
-				w.do(fmt.Sprintf("T %d", ms), func() bool {
-					if !before {
-						return true
-					}
-					w.n.say("timer-fire")
-					return w.n.timeout(w.n.timer)
-				})
-			case what < 7:
-				id := rapid.Int64Range(max(1, w.nextID-2), w.nextID+1).Draw(t, "id")
-				w.nextID = max(w.nextID, id)
-				k := rapid.SampledFrom(kinds).Draw(t, "kind")
-				if w.blocked[ch] && k != "un" {
-					continue // its sender waits
-				}
-				ts := rapid.Int64Range(0, 50).Draw(t, "ts")
-				b := event.Barrier{ID: id, Timestamp: ts, Options: kind(k)}
-				op := fmt.Sprintf("B %d %d %s %d", ch, id, k, ts)
-				injected := what == 6
-				if injected {
-					op = "RPC" + op[1:]
-				} else if k != "un" {
-					w.blocked[ch] = true
-				}
-				w.do(op, func() bool { return w.n.barrier(ch, &b, injected, now) })
-			case what < 8 && w.cfg.Unaligned != UnalignedOff && !w.blocked[ch]:
-				id := rapid.Int64Range(max(1, w.nextID-1), w.nextID+1).Draw(t, "id")
-				w.nextID = max(w.nextID, id)
-				w.seq++
-				b := event.Barrier{ID: id, Options: kind("to100")}
-				seq := w.seq
-				w.do(fmt.Sprintf("A %d %d %d to100", ch, id, seq), func() bool { w.n.announcement(ch, &b, seq, now); return true })
-			case what < 10:
-				id := rapid.Int64Range(max(1, w.nextID-1), w.nextID+1).Draw(t, "id")
-				w.nextID = max(w.nextID, id)
-				w.do(fmt.Sprintf("C %d %d", ch, id), func() bool { w.n.cancel(id); return true })
-			default:
-				w.ended[ch] = true
-				delete(w.blocked, ch)
-				w.do(fmt.Sprintf("E %d", ch), func() bool { return w.n.end(ch, now) })
+	for mode, name := range []string{"aligned", "alternating", "unaligned"} {
+		t.Run(name, func(t *testing.T) {
+			met := modelrun.Exposure{}
+			steps := 0
+			for want := modelrun.Steps(t, 2000); steps < want && !t.Failed(); {
+				rapid.Check(t, func(t *rapid.T) { steps += walkTwins(t, Unaligned(mode), met) })
 			}
+			needed := []string{"TRIGGER", "ABORT", "RPC", "resume", "complete", "late ends"}
+			if Unaligned(mode) != UnalignedOff {
+				needed = append(needed, "prioritize", "started", "stopped", "incomplete")
+			}
+			if Unaligned(mode) == UnalignedOn {
+				needed = append(needed, "timer-fire", "savepoints")
+			}
+			met.Report(t, name, steps, needed...)
+		})
+	}
+}
+
+// walkTwins is one walk.
+func walkTwins(t *rapid.T, mode Unaligned, met modelrun.Exposure) (steps int) {
+	w := &walk{t: t, channels: rapid.IntRange(1, 4).Draw(t, "channels"), nextID: 1, ended: map[int]bool{}, blocked: map[int]bool{}, met: met}
+	w.cfg.Unaligned = mode
+	w.cfg.StopAtFirstEnd = rapid.IntRange(0, 3).Draw(t, "stop") == 0
+	w.h, w.r = newRecorded(noFatal{}, w.cfg, w.channels)
+	w.n = newNaive(w.cfg.Unaligned, w.cfg.StopAtFirstEnd, w.channels)
+	w.w = &watch{both: w.cfg.Unaligned != UnalignedOff}
+	kinds := []string{"al", "fa", "sp"}
+	switch mode {
+	case UnalignedOn:
+		kinds = []string{"al", "fa", "sp", "un", "un", "to100", "to100", "to7", "to100"}
+	case UnalignedAlways:
+		kinds = []string{"un", "un", "un", "to100", "al"}
+	}
+	left := rapid.IntRange(1, 40).Draw(t, "steps")
+	for ; left > 0 && !w.failed; left-- {
+		steps++
+		w.step(t, kinds)
+	}
+	if w.failed {
+		met["failed tasks"]++
+	}
+	return steps
+}
+
+// step does one thing.
+func (w *walk) step(t *rapid.T, kinds []string) {
+	ch := rapid.IntRange(0, w.channels-1).Draw(t, "channel")
+	now := w.r.now.Millis
+	draw := func(back int64) int64 {
+		id := rapid.Int64Range(max(1, w.nextID-back), w.nextID+1).Draw(t, "id")
+		w.nextID = max(w.nextID, id)
+		return id
+	}
+	switch what := rapid.IntRange(0, 11).Draw(t, "what"); {
+	case w.ended[ch] || what == 11:
+		ms := rapid.Int64Range(0, 60).Draw(t, "ms")
+		before := w.r.set && w.r.due <= now+ms
+		w.do(fmt.Sprintf("T %d", ms), func() bool {
+			if !before {
+				return true
+			}
+			w.n.say("timer-fire")
+			return w.n.timeout(w.n.timer)
+		})
+	case what < 7:
+		k := rapid.SampledFrom(kinds).Draw(t, "kind")
+		if w.blocked[ch] && k != "un" && what < 6 {
+			return // its sender waits
 		}
-		exposure["triggers"] += len(w.w.triggers)
-		exposure["aborts"] += len(w.w.aborts)
-	})
-	if exposure["triggers"] < 20 || exposure["aborts"] < 20 {
-		t.Errorf("nothing happened: %v", exposure)
+		id := draw(2)
+		ts := rapid.Int64Range(0, 50).Draw(t, "ts")
+		b := event.Barrier{ID: id, Timestamp: ts, Options: kind(k)}
+		op := fmt.Sprintf("B %d %d %s %d", ch, id, k, ts)
+		injected := what == 6
+		switch {
+		case injected:
+			op = "RPC" + op[1:]
+		case k != "un":
+			w.blocked[ch] = true
+		}
+		if k == "sp" {
+			w.met["savepoints"]++
+		}
+		w.do(op, func() bool { return w.n.barrier(ch, &b, injected, now) })
+	case what < 8 && w.cfg.Unaligned != UnalignedOff && !w.blocked[ch]:
+		id := draw(1)
+		w.seq++
+		b := event.Barrier{ID: id, Options: kind("to100")}
+		seq := w.seq
+		w.do(fmt.Sprintf("A %d %d %d to100", ch, id, seq), func() bool { w.n.announcement(ch, &b, seq, now); return true })
+	case what < 10:
+		id := draw(1)
+		w.do(fmt.Sprintf("C %d %d", ch, id), func() bool { w.n.cancel(id); return true })
+	default:
+		w.ended[ch] = true
+		delete(w.blocked, ch)
+		if w.n.pending() {
+			w.met["late ends"]++
+		}
+		w.do(fmt.Sprintf("E %d", ch), func() bool { return w.n.end(ch, now) })
 	}
 }
 
