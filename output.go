@@ -491,12 +491,14 @@ func (o *Output) fullest() int {
 	return sub
 }
 
-// Flush lets consumers have what was written so far.
+// Flush lets consumers have what was written so far. (Of a blocking output nobody gets anything before the end.)
 func (o *Output) Flush() error {
 	if err := o.serve(); err != nil {
 		return err
 	}
-	o.w.FlushAll()
+	if o.block == nil {
+		o.w.FlushAll()
+	}
 	return nil
 }
 

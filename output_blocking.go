@@ -107,6 +107,7 @@ func (o *Output) finishBlocking(ctx context.Context) error {
 	if err := o.endPartition(); err != nil {
 		return err
 	}
+	o.w.Close() // from now on the memory is not the writer's
 	done := func() bool {
 		o.out.Publish()
 		return o.block.Finished() || o.gone()

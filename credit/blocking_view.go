@@ -177,7 +177,7 @@ func (v *blockingView) Release() {
 func (v *blockingView) end(cause error) {
 	l := v.listener
 	v.leave()
-	if cause != nil {
+	if cause != nil && v.ends < v.subs.Len() { // else it has everything
 		v.err = cause
 		if l != nil {
 			l.DataAvailable()

@@ -197,7 +197,7 @@ func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdou
 		if err := f.awaitConsumers(ctx, out); err != nil {
 			return err
 		}
-		if err := out.AwaitRead(ctx, f.reads); err != nil {
+		if err := out.AwaitRead(ctx, f.blocking.reads); err != nil {
 			return err
 		}
 	}
