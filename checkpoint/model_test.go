@@ -76,7 +76,8 @@ type modelWorld struct {
 	sinks   map[string]*modelSink
 	rec     *record
 	done    map[int64]*Metadata
-	newest  int64 // completed by a coordinator
+	late    []*Metadata // said to have failed, and not there yet
+	newest  int64       // completed by a coordinator
 	epochs  map[int32]map[string]string
 	seen    map[string]int // exposure
 	quiet   bool           // no faults any more
@@ -170,6 +171,11 @@ func (w *modelWorld) act() {
 			w.note("  %s", a.text)
 		case doFail:
 			w.fail("the core gave up: %v", a.err)
+		case doBegin:
+			if w.core.storing != nil {
+				w.fail("epoch %d is to be opened while checkpoint %d is being stored", a.next.Epoch, w.core.storing.ID)
+			}
+			w.jobs = append(w.jobs, a)
 		case doComplete:
 			w.checkComplete(a.meta)
 			w.jobs = append(w.jobs, a)
@@ -257,7 +263,10 @@ func (w *modelWorld) job() {
 		}
 		w.core.began(w.now, a.next, m, 0, err)
 	case doComplete:
-		if effect {
+		switch {
+		case effect && err != nil && w.rnd.IntN(2) == 0:
+			w.late = append(w.late, a.meta) // a store far away does it some time
+		case effect:
 			w.done[a.meta.ID] = a.meta
 		}
 		if err == nil {
@@ -580,6 +589,13 @@ func (w *modelWorld) turn() {
 	if len(w.jobs) > 0 && w.rnd.IntN(2) == 0 {
 		w.job()
 	}
+	if len(w.late) > 0 && w.rnd.IntN(100) == 0 {
+		m := w.late[0]
+		w.late, w.done[m.ID] = w.late[1:], m
+		if !w.rec.good(m) {
+			w.seen["completed when its epoch was over"]++
+		}
+	}
 	w.core.tick(w.now, time.Unix(0, int64(w.now)))
 	w.act()
 	if !w.quiet && w.rnd.IntN(40) == 0 && len(w.procs) > 0 {
@@ -624,7 +640,7 @@ func runModel(t *testing.T, seed uint64) map[string]int {
 func TestModel(t *testing.T) {
 	seeds := 300
 	if testing.Short() {
-		seeds = 60
+		seeds = 150
 	}
 	total := map[string]int{}
 	for seed := range seeds {
@@ -635,7 +651,7 @@ func TestModel(t *testing.T) {
 	for _, k := range []string{
 		"completed", "fenced", "replaced", "replayed", "rolled back", "committed again", "resumed", "declined", "failed", "frozen",
 		"killed with something prepared", "lost an acknowledgement", "lost a completion", "store failed", "completed in spite of an error",
-		"stored, and crashed", "recovered at the end",
+		"stored, and crashed", "completed when its epoch was over", "recovered at the end",
 	} {
 		if total[k] == 0 {
 			t.Errorf("it never happened: %s", k)
