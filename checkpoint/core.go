@@ -172,6 +172,7 @@ type core struct {
 	last        bool  // it is the last one
 	restored    *Metadata
 	lastTrigger time.Duration
+	triedLast   bool          // the newest trigger of the epoch was final
 	lastEnd     time.Duration // of a checkpoint: completed or aborted
 	counts      Counts
 	out         []action
@@ -363,7 +364,7 @@ func (c *core) began(now time.Duration, next record, restored *Metadata, refused
 		return // somebody left meanwhile, or came in another's place: nobody hears of this epoch
 	}
 	c.phase = phaseRunning
-	c.lastTrigger, c.lastEnd = now, now-c.cfg.minPause
+	c.lastTrigger, c.lastEnd, c.triedLast = now, now-c.cfg.minPause, false
 	c.note("epoch %d begins, from checkpoint %d", next.Epoch, next.Restored)
 	for _, m := range c.members {
 		m.ended = false

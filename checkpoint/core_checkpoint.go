@@ -63,8 +63,11 @@ func (c *core) triggerAt() time.Duration {
 		if slices.ContainsFunc(c.inFlight, func(p *pending) bool { return p.trigger.Final }) {
 			return never
 		}
-		// The last one does not wait for the interval; only its second try does a little.
+		// The last one does not wait for its time; only its second try does a little.
 		at = min(at, c.lastEnd+min(c.cfg.interval, c.cfg.retry))
+		if !c.triedLast {
+			at = 0
+		}
 	}
 	return at
 }
@@ -96,7 +99,7 @@ func (c *core) trigger(now time.Duration, wall time.Time) {
 		t.AlignmentTimeout = c.cfg.alignTimeout
 	}
 	c.nextID++
-	c.lastTrigger = now
+	c.lastTrigger, c.triedLast = now, t.Final
 	c.counts.Triggered++
 	c.inFlight = append(c.inFlight, &pending{trigger: t, deadline: now + c.cfg.timeout, acks: map[string]MemberState{}})
 	for _, m := range c.members {
