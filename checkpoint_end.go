@@ -27,7 +27,7 @@ func (t *Task) endOfData(drain bool) error {
 // Finish ends the task's outputs: it sends the end of the data, waits until every consumer has processed all of it and, with
 // LastCheckpoint, until a checkpoint that began since was completed; then it ends all subpartitions and waits until the
 // consumers have let go of them. Meanwhile it takes the checkpoints that are triggered. Of a task with an input it is to be called after
-// io.EOF, which comes when the last checkpoint was completed. The error says who is missing when ctx ends.
+// io.EOF, which comes when the last checkpoint was completed; of one without outputs, too. The error says who is missing when ctx ends.
 func (t *Task) Finish(ctx context.Context) error {
 	if err := t.serve(); err != nil {
 		return err
@@ -41,11 +41,12 @@ func (t *Task) Finish(ctx context.Context) error {
 				return false
 			}
 		}
-		return t.ending.Done()
+		return t.ending.Done() && t.Stats().Pending == 0
 	})
 	if err != nil {
 		return t.finishError(err)
 	}
+	t.reportFinished()
 	for _, o := range t.outputs {
 		if err := o.endPartition(); err != nil {
 			return err
@@ -57,6 +58,24 @@ func (t *Task) Finish(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// reportFinished tells, once, that there will be no more checkpoints. All that began were reported: what was in flight then is in no
+// other snapshot. What was triggered and did not begin it answers, too: nothing is in flight any more.
+func (t *Task) reportFinished() {
+	t.reporting.Lock()
+	defer t.reporting.Unlock()
+	t.mu.Lock()
+	was := t.finished
+	t.finished = true
+	var last *Snapshot
+	if t.cfg.LastCheckpoint {
+		last = t.snapshot(t.finalID, t.final)
+	}
+	t.mu.Unlock()
+	if !was {
+		t.report(TaskReport{Finished: true, Snapshot: last})
+	}
 }
 
 // waitServing waits until done, and does what is posted meanwhile.

@@ -115,6 +115,9 @@ func (in *Input) control(ctx context.Context, st task.Status) (*Element, error) 
 		e.Kind, e.Drain = EndOfData, st == task.EndOfData
 		in.dataEnded, in.drained = true, e.Drain
 	case task.EndOfInput:
+		if t != nil && t.injected.ID > t.guard.Last() { // nobody else brings its barrier
+			return nil, in.task.Inject(&t.injected)
+		}
 		if t != nil && !t.ending.Done() { // the last checkpoint is not completed
 			return nil, in.node.loop.RunUntil(ctx, func() bool { return t.wants() || in.closed.Load() }, in.gate.Notifier())
 		}

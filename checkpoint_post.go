@@ -2,7 +2,6 @@ package weir
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/weirflow/weir/align"
 )
@@ -27,8 +26,9 @@ const (
 var errTaskAborted = errors.New("the coordinator aborted it")
 
 // Trigger makes the task take a checkpoint: of a task without an input the barrier goes out between two records, at the latest before
-// the next one that is written, or with the next Flush or Poll. Of a task with an input it is the barrier of all channels that
-// have not ended, which bring none themselves: for tasks behind others that have finished. Any goroutine.
+// the next one that is written, or with the next Flush or Poll. To a task with an input the barriers come from its senders, and
+// Trigger counts only once all of them have ended, be it before or after the call. So a coordinator may trigger all tasks alike.
+// ErrFinished: the task has come to its end. Any goroutine.
 func (t *Task) Trigger(b Barrier) error {
 	if in, outs := t.parts(); in == nil && len(outs) == 0 {
 		return t.error(errors.New("neither an input nor outputs, so no goroutine that would take a checkpoint"))
@@ -57,6 +57,10 @@ func (t *Task) post(m mail) error {
 		return t.error(ErrClosed)
 	}
 	t.mu.Lock()
+	if t.finished && m.kind == mailTrigger {
+		t.mu.Unlock()
+		return t.error(ErrFinished)
+	}
 	t.queue = append(t.queue, m)
 	t.mu.Unlock()
 	t.attention.Store(true)
@@ -136,7 +140,8 @@ func (t *Task) do(m *mail) error {
 		}
 	case mailTrigger:
 		if t.input != nil {
-			return t.inject(&m.barrier)
+			t.injected = m.barrier
+			return nil
 		}
 		info, err := t.take(m.barrier, align.Metrics{Known: true})
 		if info != nil {
@@ -145,16 +150,6 @@ func (t *Task) do(m *mail) error {
 		return err
 	}
 	return nil
-}
-
-// inject gives the input's channels a barrier that they do not bring.
-func (t *Task) inject(b *Barrier) error {
-	in := t.input
-	if in.recovering != nil && !in.recovering.Consumed() {
-		t.report(TaskReport{Checkpoint: b.ID, Err: fmt.Errorf("%w: it is recovering", &align.CheckpointError{Reason: align.ReasonNotReady})})
-		return nil
-	}
-	return in.task.Inject(b)
 }
 
 // handOut has the user take the snapshot of a checkpoint that no element tells of.

@@ -36,6 +36,10 @@ type TaskReport struct {
 	Snapshot *Snapshot
 	Err      error
 	Metrics  CheckpointMetrics
+	// Finished: the task has come to its end, has reported all checkpoints that it took, and takes no more. Snapshot is what it is to
+	// be restored from in all that follow, and in one that is under way and that it has not reported: the state of its last one, and nothing in flight, since its consumers
+	// have processed everything. It is nil without LastCheckpoint: then there is none that holds.
+	Finished bool
 }
 
 // CheckpointMetrics are the numbers of a checkpoint at one task.
@@ -48,6 +52,9 @@ type CheckpointMetrics struct {
 	// BytesDuringAlignment were handed out in that time; BytesPersisted were in flight, at both ends.
 	BytesDuringAlignment, BytesPersisted int64
 }
+
+// ErrFinished is in the error of a Trigger for a task that has come to its end.
+var ErrFinished = errors.New("the task has come to its end")
 
 // ErrDeclined is the cause of a Decline that names none.
 var ErrDeclined = errors.New("declined")
@@ -127,6 +134,8 @@ func (t *Task) measured(id int64) {
 
 // settle reports a checkpoint once nothing is missing.
 func (t *Task) settle(c *CheckpointInfo) {
+	t.reporting.Lock()
+	defer t.reporting.Unlock()
 	t.mu.Lock()
 	id := c.Barrier.ID
 	if t.pending[id] != c || !c.acked || c.inFlight {
@@ -136,19 +145,29 @@ func (t *Task) settle(c *CheckpointInfo) {
 	delete(t.pending, id)
 	t.stats.Acknowledged++
 	t.stats.Persisted += c.persisted
-	s := &Snapshot{Task: t.cfg.Name, Checkpoint: id, State: c.state, In: c.handles[0], Out: c.handles[1]}
-	if t.input != nil {
-		s.Inputs = []int32{int32(t.input.Channels())}
+	if id >= t.finalID {
+		t.final, t.finalID = c.state, id
 	}
-	for _, o := range t.outputs {
-		s.Outputs = append(s.Outputs, int32(o.cfg.Subpartitions))
-	}
+	s := t.snapshot(id, c.state)
+	s.In, s.Out = c.handles[0], c.handles[1]
 	m := CheckpointMetrics{
 		Unaligned: c.Barrier.Options.IsUnaligned(), Alignment: time.Duration(c.Metrics.AlignmentNanos),
 		StartDelay: time.Duration(c.Metrics.StartDelayNanos), BytesDuringAlignment: c.Metrics.AlignmentBytes, BytesPersisted: c.persisted,
 	}
 	t.mu.Unlock()
 	t.report(TaskReport{Checkpoint: id, Snapshot: s, Metrics: m})
+}
+
+// snapshot is one with nothing in flight.
+func (t *Task) snapshot(id int64, state []byte) *Snapshot {
+	s := &Snapshot{Task: t.cfg.Name, Checkpoint: id, State: state}
+	if t.input != nil {
+		s.Inputs = []int32{int32(t.input.Channels())}
+	}
+	for _, o := range t.outputs {
+		s.Outputs = append(s.Outputs, int32(o.cfg.Subpartitions))
+	}
+	return s
 }
 
 // forget drops a checkpoint that was not reported, and reports whether there was one.
@@ -176,7 +195,7 @@ func (t *Task) report(r TaskReport) {
 		return
 	}
 	r.Task, r.Attempt = t.cfg.Name, t.cfg.Attempt
-	if r.Snapshot == nil {
+	if r.Snapshot == nil && !r.Finished {
 		t.mu.Lock()
 		t.stats.Declined++
 		t.mu.Unlock()

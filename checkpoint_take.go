@@ -39,14 +39,14 @@ func (s stateOf) Abort(id int64, cause error, forget bool) error {
 // take begins a checkpoint and sends its barrier on. No info: there is nothing to take. (checkpointState)
 func (t *Task) take(b Barrier, m align.Metrics) (*CheckpointInfo, error) {
 	b, verdict := t.guard.Trigger(b)
-	if verdict != align.Take {
-		if b.Options.NeedsChannelState() && t.begun == b.ID {
-			_ = stateOf{t}.Abort(b.ID, &align.CheckpointError{Reason: align.ReasonSubsumed}, true)
-		}
-		if verdict == align.AlreadyAborted {
-			return nil, t.cancel(b.ID)
-		}
+	switch verdict {
+	case align.OutOfOrder: // it was triggered twice, or late
 		return nil, nil
+	case align.AlreadyAborted:
+		if b.Options.NeedsChannelState() {
+			_ = stateOf{t}.Abort(b.ID, errTaskAborted, true)
+		}
+		return nil, t.cancel(b.ID)
 	}
 	t.ending.Started(b.ID)
 	info := &CheckpointInfo{Barrier: b, Metrics: m, in: t.input, task: t}

@@ -69,6 +69,10 @@ type Task struct {
 	ended   bool      // the end of the data was told to the outputs
 	inTurn  bool      // within serve
 
+	injected Barrier // triggered last, for when the input has ended; no ID if none was
+	final    []byte  // the user's state at the newest checkpoint that was acknowledged; guarded by mu
+	finalID  int64   // and which one that was
+
 	guard  *align.CheckpointGuard
 	ending *task.Ending
 	begun  int64 // newest checkpoint that was begun at state, noneDue if none
@@ -84,10 +88,13 @@ type Task struct {
 	closed    atomic.Bool
 	waits     sync.WaitGroup // for channel state
 
-	mu      sync.Mutex
-	queue   []mail
-	pending map[int64]*CheckpointInfo // taken, and not reported
-	stats   TaskStats
+	reporting sync.Mutex // held while a checkpoint is reported, so that the last report is the end's; taken before mu
+
+	mu       sync.Mutex
+	queue    []mail
+	pending  map[int64]*CheckpointInfo // taken, and not reported
+	finished bool                      // takes no checkpoint any more
+	stats    TaskStats
 }
 
 // TaskStats is what a task did so far.
