@@ -95,6 +95,10 @@ bench-peers: build ## weir beside sockets, gRPC, yamux, NATS and others, interle
 bench: ## benchmarks, names for benchstat; BENCH=regexp PKG=./ringbuf COUNT=10 (compare with benchstat -col /impl)
 	@$(call each,go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) -timeout 60m $(PKG))
 
+.PHONY: callgrind
+callgrind: ## instructions of the innermost loops, counted by valgrind, against the baseline; ARGS=-write makes that anew
+	@go run ./bench/callgrind $(ARGS)
+
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME
 	@found=0; for p in $$(go list $(PKG)); do for f in $$(go test -list '^Fuzz' "$$p" | grep '^Fuzz' || true); do \

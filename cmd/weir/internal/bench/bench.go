@@ -127,8 +127,8 @@ func median(res *Result, all []Result) {
 	of(func(r *Result) *float64 { return &r.Allocs })
 }
 
-// task is what a process is told to do.
-type task struct {
+// order is what a process is told to do.
+type order struct {
 	Scenario, Side, Addr string
 	Options              Options
 }
@@ -138,7 +138,7 @@ func runOne(ctx context.Context, s *scenario, opt Options) (res Result, err erro
 	ctx, cancel := context.WithTimeout(ctx, 2*opt.Window+opt.WarmUp+60*time.Second)
 	defer cancel()
 	if s.alone != nil {
-		p, err := start(ctx, task{s.name, "alone", "", opt})
+		p, err := start(ctx, order{s.name, "alone", "", opt})
 		if err != nil {
 			return res, err
 		}
@@ -149,7 +149,7 @@ func runOne(ctx context.Context, s *scenario, opt Options) (res Result, err erro
 		}
 		return combine(s, &opt, &r, &r)
 	}
-	send, err := start(ctx, task{s.name, "send", "", opt})
+	send, err := start(ctx, order{s.name, "send", "", opt})
 	if err != nil {
 		return res, err
 	}
@@ -158,7 +158,7 @@ func runOne(ctx context.Context, s *scenario, opt Options) (res Result, err erro
 	if err != nil {
 		return res, err
 	}
-	recv, err := start(ctx, task{s.name, "receive", addr, opt})
+	recv, err := start(ctx, order{s.name, "receive", addr, opt})
 	if err != nil {
 		return res, err
 	}
@@ -183,7 +183,7 @@ func runOne(ctx context.Context, s *scenario, opt Options) (res Result, err erro
 }
 
 // start starts a process and tells it what to do.
-func start(ctx context.Context, t task) (p *measure.Process, err error) {
+func start(ctx context.Context, t order) (p *measure.Process, err error) {
 	line, err := json.Marshal(t)
 	if err != nil {
 		return nil, err

@@ -179,8 +179,10 @@ func (r *Result) print(out io.Writer) error {
 	p.f("%s: %s, %s (receiver %.4f, sender %.4f), %.5f allocations and %.2f bytes each\n", r.Scenario, r.rate(r.Rate), r.cost(r.CPUPerGB, r.CPUPerM),
 		r.CPURecv, r.CPUSend, r.Allocs, r.Bytes)
 	p.f("  options   %s; pools of %.1f MiB in all\n", r.Options, float64(r.Memory)/(1<<20))
-	p.f("  frames    %.0f received, %.0f bytes a read, %.0f bytes a write\n", r.Frames, r.PerRead, r.PerWrite)
-	p.f("  credits   %.0f in %.0f AddCredit messages\n", r.Credits, r.Grants)
+	if r.Frames > 0 {
+		p.f("  frames    %.0f received, %.0f bytes a read, %.0f bytes a write\n", r.Frames, r.PerRead, r.PerWrite)
+		p.f("  credits   %.0f in %.0f AddCredit messages\n", r.Credits, r.Grants)
+	}
 	p.f("  checksum  %s\n", r.Checksum)
 	p.f("  collector %d cycles, %.0f us of pauses\n", r.GCs, r.GCPause)
 	if r.P50 > 0 {

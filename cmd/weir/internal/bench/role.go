@@ -38,7 +38,7 @@ var errParent = errors.New("the process that started this one is gone")
 // Role does what it is told on standard input, until its window is over and its parent ends it.
 func Role(ctx context.Context, out io.Writer) error {
 	line, err := measure.Told()
-	var t task
+	var t order
 	if err == nil {
 		err = json.Unmarshal([]byte(line), &t)
 	}
@@ -51,7 +51,7 @@ func Role(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-func (t *task) do(ctx context.Context, out io.Writer) (err error) {
+func (t *order) do(ctx context.Context, out io.Writer) (err error) {
 	s, err := find(t.Scenario)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (t *task) do(ctx context.Context, out io.Writer) (err error) {
 }
 
 // open opens the node of a side.
-func (t *task) open(s *scenario) (*weir.Node, error) {
+func (t *order) open(s *scenario) (*weir.Node, error) {
 	cfg := t.Options.node()
 	if t.Side == "send" || s.echo {
 		cfg.Listen = "127.0.0.1:0"
@@ -145,6 +145,8 @@ func (r *role) window(side string) (measure.Result, error) {
 		r.latencies.Since(begin).Put(res.Extra)
 	}
 	maps.Copy(res.Extra, closing())
+	sum := r.sum.Load()
+	res.Extra["checksum_hi"], res.Extra["checksum_lo"] = float64(sum>>32), float64(sum&0xffffffff)
 	if r.node != nil {
 		r.stats(&a, res.Extra)
 	}
@@ -156,7 +158,6 @@ func (r *role) stats(a *weir.Stats, extra map[string]float64) {
 	before := r.payload.Load()
 	b := r.node.Stats()
 	after := r.payload.Load()
-	sum := r.sum.Load()
 	maps.Copy(extra, map[string]float64{
 		"frames":          float64(b.Frames - a.Frames),
 		"credits":         float64(b.Credits - a.Credits),
@@ -164,8 +165,6 @@ func (r *role) stats(a *weir.Stats, extra map[string]float64) {
 		"bytes_per_read":  float64(b.Loop.ReadBytes-a.Loop.ReadBytes) / float64(max(1, b.Loop.Reads-a.Loop.Reads)),
 		"bytes_per_write": float64(b.Loop.WriteBytes-a.Loop.WriteBytes) / float64(max(1, b.Loop.Writes-a.Loop.Writes)),
 		"pool_bytes":      float64(r.node.Memory()),
-		"checksum_hi":     float64(sum >> 32),
-		"checksum_lo":     float64(sum & 0xffffffff),
 		// What was read before is not more than what arrived, and what arrived is not more than what was read after and
 		// what the pool holds.
 		"read_early":  float64(before) - float64(b.Bytes),

@@ -50,11 +50,17 @@ var scenarios = []scenario{
 	{name: "channels", does: "frames of 4 KiB, in turn over 10 to 10 000 channels on one connection: what a frame costs",
 		unit: "bytes", takes: "channels park task-goroutine", send: sendChannels, receive: receiveChannels,
 		config: channelsConfig, options: "segments of 4 KiB, memory by MemoryNeeded", points: []int{10, 64, 100, 1000, 10_000}},
+	{name: "align", does: "frames over 8 channels with a checkpoint barrier every 10 ms, and over 1000 with one each second, by turns with and without",
+		unit: "bytes", takes: "channels park task-goroutine", send: sendAlign, receive: receiveAlign, config: alignConfig,
+		options: "of 1000 channels segments of 4 KiB, memory by MemoryNeeded", points: []int{8, 1000}, more: moreAlign},
+	{name: "local", does: "records of 100 bytes between two goroutines over a local channel, beside a Go channel of recycled batches",
+		unit: "records", takes: "record park task-goroutine", alone: runLocal, beside: besideLocal, bare: true},
 }
 
 // rows are what is only measured beside a scenario.
 var rows = []scenario{
 	{name: "crypto/tls", unit: "bytes", send: sendCryptoTLS, receive: receiveCryptoTLS, bare: true},
+	{name: "go-channel", unit: "records", alone: runGoChannel, bare: true},
 }
 
 // Names lists the scenarios with what they do.
