@@ -4,7 +4,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,6 +189,110 @@ func TestEveryCell(t *testing.T) {
 	if visited != int(states)*int(stimuli) {
 		t.Errorf("%d cells visited of %d", visited, int(states)*int(stimuli))
 	}
+}
+
+// scripts are random ops for a handler of a mode.
+func scripts(rng *rand.Rand, mode Unaligned, n int) [][]string {
+	kinds := []string{"al", "fa", "sp", "un"}
+	switch mode {
+	case UnalignedOn:
+		kinds = []string{"al", "fa", "un", "to20", "to20", "to20", "to5"}
+	case UnalignedAlways:
+		kinds = []string{"un", "un", "to20", "al"}
+	}
+	all := make([][]string, n)
+	for i := range all {
+		channels := 1 + rng.IntN(3)
+		ops := []string{fmt.Sprint(channels)}
+		ended := make([]bool, channels)
+		id := int64(1)
+		for range 4 + rng.IntN(30) {
+			ch := rng.IntN(channels)
+			if rng.IntN(4) == 0 {
+				id = max(1, id+rng.Int64N(3)-1)
+			}
+			switch what := rng.IntN(12); {
+			case what < 2:
+				ops = append(ops, fmt.Sprintf("T %d", rng.IntN(15)))
+			case ended[ch]:
+			case what == 2:
+				ops = append(ops, fmt.Sprintf("C %d %d", ch, id))
+			case what == 3:
+				ended[ch] = true
+				ops = append(ops, fmt.Sprintf("E %d", ch))
+			case what < 6 && mode != UnalignedOff || what == 4 && mode == UnalignedOff:
+				ops = append(ops, fmt.Sprintf("A %d %d %d to20", ch, id, len(ops)))
+			case what == 6:
+				ops = append(ops, fmt.Sprintf("RPC %d %d %s", ch, id, kinds[rng.IntN(len(kinds))]))
+			default:
+				ops = append(ops, fmt.Sprintf("B %d %d %s", ch, id, kinds[rng.IntN(len(kinds))]))
+			}
+		}
+		all[i] = ops
+	}
+	return all
+}
+
+// play says what a handler of a mode makes of a script.
+func play(mode Unaligned, script []string) string {
+	h, r := newRecorded(noFatal{}, Config{Unaligned: mode}, int(script[0][0]-'0'))
+	for _, op := range script[1:] {
+		if err := r.do(h, op); err != nil {
+			r.say("error: %v", err)
+			break
+		}
+	}
+	return strings.Join(append(r.take(), describe(h)), "; ")
+}
+
+// TestReachableCells breaks one cell of the table after the other. Random scripts must notice each one, except those that
+// the table says are never reached: these may be broken without anybody ever noticing.
+func TestReachableCells(t *testing.T) {
+	whole := table
+	defer func() { table = whole }()
+	type played struct {
+		script []string
+		want   string
+	}
+	modes := map[Unaligned][]played{}
+	for _, mode := range []Unaligned{UnalignedOff, UnalignedOn, UnalignedAlways} {
+		for _, s := range scripts(rand.New(rand.NewPCG(1, uint64(mode))), mode, 1000) {
+			modes[mode] = append(modes[mode], played{s, play(mode, s)})
+		}
+	}
+	found, never := 0, 0
+	for s := range states {
+		for what := range stimuli {
+			table = whole
+			broken := cell{do: []action{actFail}, next: s}
+			if slices.Contains(whole[s][what].do, actFail) {
+				broken = cell{next: s}
+			}
+			table[s][what] = broken
+			noticed := ""
+			for mode, all := range modes {
+				for _, p := range all {
+					if got := play(mode, p.script); got != p.want && noticed == "" {
+						noticed = fmt.Sprintf("%v: %v", mode, p.script)
+					}
+					if noticed != "" {
+						break
+					}
+				}
+			}
+			switch {
+			case reachable(s, what) && noticed == "":
+				t.Errorf("%v, %v: broken, and no script notices", s, what)
+			case !reachable(s, what) && noticed != "":
+				t.Errorf("%v, %v: is never reached, but by %s", s, what, noticed)
+			case noticed != "":
+				found++
+			default:
+				never++
+			}
+		}
+	}
+	t.Logf("%d cells are reached, %d are not", found, never)
 }
 
 // TestTableIsWhole checks what must hold for each cell, whatever it says.
