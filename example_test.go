@@ -80,3 +80,67 @@ func ExampleInput_checkpoint() {
 	// checkpoint 1 with the sum 15
 	// in the end 45 <nil>
 }
+
+// A task in the middle of a pipeline: it adds up what comes in and passes it on. Its checkpoint is taken, the task is lost, and another
+// attempt of it goes on from there.
+func ExampleTask() {
+	ctx := context.Background()
+	begin := func(attempt int, from *weir.Snapshot, numbers ...byte) (last *weir.Snapshot, sum byte) {
+		reports := make(chan weir.TaskReport, 1)
+		node, _ := weir.Open(weir.Config{Listen: "127.0.0.1:0"})
+		defer node.Close()
+		mid, err := node.NewTask(weir.TaskConfig{Name: "adder", Attempt: attempt, Restore: from,
+			Report: func(r weir.TaskReport) { reports <- r }}) // a coordinator would store the snapshot
+		if err != nil {
+			fmt.Println(err)
+			return nil, 0
+		}
+		addr := node.Addr().String()
+		source, _ := node.NewOutput(weir.OutputConfig{Name: "numbers", Attempt: attempt})
+		in, _ := node.NewInput(weir.InputConfig{Task: mid, Sources: []weir.Source{{Addr: addr, Name: "numbers"}}})
+		out, _ := node.NewOutput(weir.OutputConfig{Name: "sums", Task: mid})
+		sink, _ := node.NewInput(weir.InputConfig{Attempt: attempt, Sources: []weir.Source{{Addr: addr, Name: "sums"}}})
+		for _, n := range numbers {
+			_ = source.Write(ctx, nil, []byte{n})
+		}
+		_ = source.Barrier(weir.AlignedBarrier(int64(attempt), time.Now()))
+		_ = source.Flush()
+
+		if from != nil {
+			sum = from.State[0]
+		}
+		for taken := false; !taken; { // the task
+			el, err := in.Next(ctx)
+			if err != nil {
+				fmt.Println(err)
+				return nil, 0
+			}
+			switch el.Kind {
+			case weir.Record:
+				sum += el.Value[0]
+				_ = out.Write(ctx, nil, []byte{sum})
+			case weir.Checkpoint: // its barrier is in the output already
+				el.Checkpoint.Ack([]byte{sum})
+				taken = true
+			}
+		}
+		for el, err := range sink.All(ctx) {
+			if err != nil || el.Kind == weir.Checkpoint {
+				break
+			}
+			if el.Kind == weir.Record {
+				fmt.Println("attempt", attempt, "sum", el.Value[0])
+			}
+		}
+		return (<-reports).Snapshot, sum
+	}
+	first, _ := begin(1, nil, 1, 2, 3)
+	_, sum := begin(2, first, 10)
+	fmt.Println("in the end", sum)
+	// Output:
+	// attempt 1 sum 1
+	// attempt 1 sum 3
+	// attempt 1 sum 6
+	// attempt 2 sum 16
+	// in the end 16
+}
