@@ -96,7 +96,7 @@ func (c *Coordinator) serve(id connID, conn net.Conn) {
 		c.serveMember(&serverConn{id: id, conn: conn, out: make(chan *message, sendQueue)}, r, fr, hello)
 	case forPut:
 		r.limit = c.cfg.Timeout // a member may take its time for a snapshot
-		c.servePut(conn, fr, hello)
+		c.servePut(conn, r, fr, hello)
 	case forGet:
 		c.serveGet(conn, hello)
 	default:
@@ -242,7 +242,7 @@ func (c *core) mayGet(msg *message) error {
 }
 
 // servePut takes a part and puts it into the store.
-func (c *Coordinator) servePut(conn net.Conn, fr *frameReader, hello *message) {
+func (c *Coordinator) servePut(conn net.Conn, r *patient, fr *frameReader, hello *message) {
 	err := c.put(fr, hello)
 	if err == nil {
 		_ = c.reply(conn, &message{Kind: msgDone})
@@ -252,6 +252,7 @@ func (c *Coordinator) servePut(conn net.Conn, fr *frameReader, hello *message) {
 	if c.reply(conn, &message{Kind: msgRefused, Cause: err.Error()}) != nil {
 		return
 	}
+	r.limit = c.cfg.MemberTimeout
 	for { // what is unread when the connection closes would take the answer with it
 		if m, err := fr.read(); err != nil || m.Kind != msgChunk {
 			return
