@@ -100,7 +100,7 @@ func (r *runner) all(ctx context.Context, ms []Mutant, out io.Writer) error {
 		n += len(names)
 	}
 	fmt.Fprintf(out, "%d mutants, %d tests of %d packages\n", len(ms), n, len(tests))
-	if err := r.baseline(ctx, tests); err != nil {
+	if err := r.prepare(ctx, ms); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "all green without any breakage, after %.0f s\n\n", time.Since(begin).Seconds())

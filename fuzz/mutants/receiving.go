@@ -78,7 +78,7 @@ var receiving = []Mutant{
 		Name:  "unknown-channel-not-cancelled",
 		What:  "a sender whose receiver is gone is not told to stop",
 		File:  "credit/client_core_dispatch.go",
-		Old:   "c.cancel(h.Receiver)",
+		Old:   "c.cancelAgain(h.Receiver)",
 		New:   "_ = c",
 		Tests: []string{"credit.TestSeedRows6And7UnknownAndReleased"},
 	},

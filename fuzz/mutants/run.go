@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +23,9 @@ type runner struct {
 	timeout time.Duration // of one run of a test binary
 	hang    time.Duration // the same, where a hang counts
 	sem     chan struct{} // one for each compilation or run at a time
+
+	shared map[suite]string // binaries with many mutants in them
+	number map[string]int   // of the mutants that are in these
 }
 
 func newRunner(root string, parallel int) (*runner, error) {
@@ -33,7 +37,8 @@ func newRunner(root string, parallel int) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &runner{root: root, tmp: tmp, timeout: 2 * time.Minute, hang: 15 * time.Second, sem: make(chan struct{}, parallel)}, nil
+	return &runner{root: root, tmp: tmp, timeout: 2 * time.Minute, hang: 15 * time.Second, sem: make(chan struct{}, parallel),
+		shared: map[suite]string{}}, nil
 }
 
 func (r *runner) close() error { return os.RemoveAll(r.tmp) }
@@ -62,17 +67,28 @@ type result struct {
 // errBuild means that a package doesn't compile.
 var errBuild = errors.New("does not compile")
 
-// baseline runs the named tests on the sources as they are. All of them must be there, run and pass.
-func (r *runner) baseline(ctx context.Context, tests map[suite][]string) error {
+// prepare compiles the tests that are named, with as many of ms in them as go together, and runs them without any breakage: all of
+// them must be there, run and pass.
+func (r *runner) prepare(ctx context.Context, ms []Mutant) error {
+	c, err := combine(r.root, r.tmp, ms)
+	if err != nil {
+		return err
+	}
+	r.number = c.number
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
-	for s, names := range tests {
+	for s, names := range merge(ms) {
 		wg.Go(func() {
-			if err := r.green(ctx, s, names); err != nil {
-				mu.Lock()
+			r.sem <- struct{}{}
+			defer func() { <-r.sem }()
+			binary, err := r.green(ctx, s, names, c.overlay)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
 				errs = append(errs, err)
-				mu.Unlock()
+			} else if binary != "" {
+				r.shared[s] = binary
 			}
 		})
 	}
@@ -80,19 +96,25 @@ func (r *runner) baseline(ctx context.Context, tests map[suite][]string) error {
 	return errors.Join(errs...)
 }
 
-func (r *runner) green(ctx context.Context, s suite, names []string) error {
-	r.sem <- struct{}{}
-	defer func() { <-r.sem }()
-	dir, err := os.MkdirTemp(r.tmp, "base")
+// green compiles the tests of s and runs those that must pass. The binary is the one with the mutants in it; none if they do not
+// compile all together, so that each has to be compiled by itself.
+func (r *runner) green(ctx context.Context, s suite, names []string, overlay string) (binary string, err error) {
+	dir, err := os.MkdirTemp(r.tmp, "suite")
 	if err != nil {
-		return err
+		return "", err
 	}
-	defer os.RemoveAll(dir)
-	binary, out, err := r.build(ctx, s, dir, "")
+	binary, _, err = r.build(ctx, s, dir, overlay)
+	together := err == nil
+	if errors.Is(err, errBuild) {
+		var out string
+		if binary, out, err = r.build(ctx, s, dir, ""); err != nil {
+			return "", fmt.Errorf("%v %w without any breakage:\n%s", s, err, tail(out))
+		}
+	}
 	if err != nil {
-		return fmt.Errorf("%v %w without any breakage:\n%s", s, err, tail(out))
+		return "", err
 	}
-	o := r.test(ctx, s, binary, names, r.timeout)
+	o := r.test(ctx, s, binary, 0, names, r.timeout)
 	for _, name := range names {
 		switch o.tests[name] {
 		case "PASS":
@@ -106,31 +128,21 @@ func (r *runner) green(ctx context.Context, s suite, names []string) error {
 		err = fmt.Errorf("%v fails without any breakage: %s", s, o.how)
 	}
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, tail(o.text))
+		return "", fmt.Errorf("%w\n%s", err, tail(o.text))
 	}
-	return nil
+	if !together {
+		return "", os.RemoveAll(dir)
+	}
+	return binary, nil
 }
 
 // kill breaks the source as m says and runs its tests. The caller bounds how many of these run at a time.
 func (r *runner) kill(ctx context.Context, m *Mutant) (res result) {
 	begin := time.Now()
 	defer func() { res.took = time.Since(begin) }()
-	dir, err := os.MkdirTemp(r.tmp, "mutant")
-	if err != nil {
-		return result{verdict: unfit, how: err.Error()}
-	}
-	defer os.RemoveAll(dir)
-	overlay, err := r.overlay(dir, m)
-	if err != nil {
-		return result{verdict: unfit, how: err.Error()}
-	}
 	var hows []string
 	for s, names := range m.suites() {
-		binary, out, err := r.build(ctx, s, dir, overlay)
-		if err != nil {
-			return result{verdict: unfit, how: err.Error(), output: tail(out)}
-		}
-		red := r.red(ctx, m, s, binary, names)
+		red := r.breakFor(ctx, m, s, names)
 		if red.verdict != killed {
 			return red
 		}
@@ -140,7 +152,27 @@ func (r *runner) kill(ctx context.Context, m *Mutant) (res result) {
 	return result{how: strings.Join(hows, "; ")}
 }
 
-// overlay writes the broken file and tells the compiler to take it.
+func (r *runner) breakFor(ctx context.Context, m *Mutant, s suite, names []string) result {
+	if binary, n := r.shared[s], r.number[m.Name]; binary != "" && n > 0 {
+		return r.red(ctx, m, s, binary, n, names)
+	}
+	dir, err := os.MkdirTemp(r.tmp, "mutant")
+	if err != nil {
+		return result{verdict: unfit, how: err.Error()}
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := r.overlay(dir, m)
+	if err != nil {
+		return result{verdict: unfit, how: err.Error()}
+	}
+	binary, out, err := r.build(ctx, s, dir, overlay)
+	if err != nil {
+		return result{verdict: unfit, how: err.Error(), output: tail(out)}
+	}
+	return r.red(ctx, m, s, binary, 0, names)
+}
+
+// overlay writes the broken file of m alone and tells the compiler to take it.
 func (r *runner) overlay(dir string, m *Mutant) (string, error) {
 	text, err := m.apply(r.root)
 	if err != nil {
@@ -159,14 +191,14 @@ func (r *runner) overlay(dir string, m *Mutant) (string, error) {
 }
 
 // red runs tests that must fail: together, and what a crash left out, alone.
-func (r *runner) red(ctx context.Context, m *Mutant, s suite, binary string, names []string) result {
+func (r *runner) red(ctx context.Context, m *Mutant, s suite, binary string, number int, names []string) result {
 	limit := r.timeout
 	if m.Hangs {
 		limit = r.hang
 	}
 	how := ""
 	for left := names; len(left) > 0; {
-		o := r.test(ctx, s, binary, left, limit)
+		o := r.test(ctx, s, binary, number, left, limit)
 		switch {
 		case o.hung && !m.Hangs:
 			return result{verdict: unfit, how: "hangs, and is not marked so", output: tail(o.text)}
@@ -186,7 +218,7 @@ func (r *runner) red(ctx context.Context, m *Mutant, s suite, binary string, nam
 		if len(missed) == len(left) { // nothing says whose fault it was
 			missed = missed[:0]
 			for _, name := range left {
-				if o := r.test(ctx, s, binary, []string{name}, limit); !o.failed {
+				if o := r.test(ctx, s, binary, number, []string{name}, limit); !o.failed {
 					return result{verdict: survived, how: name, output: tail(o.text)}
 				}
 			}
@@ -222,15 +254,15 @@ func (r *runner) build(ctx context.Context, s suite, dir, overlay string) (binar
 	return binary, "", nil
 }
 
-// test runs tests by name, in the directory of their package.
-func (r *runner) test(ctx context.Context, s suite, binary string, names []string, limit time.Duration) outcome {
+// test runs tests by name, in the directory of their package, with the mutant of that number; 0: none.
+func (r *runner) test(ctx context.Context, s suite, binary string, number int, names []string, limit time.Duration) outcome {
 	ctx, stop := context.WithTimeout(ctx, limit+30*time.Second) // the binary's own limit comes first
 	defer stop()
 	cmd := exec.CommandContext(ctx, binary, "-test.v", "-test.count=1", "-test.timeout="+limit.String(),
 		"-test.run=^("+strings.Join(names, "|")+")$")
 	cmd.Dir = filepath.Join(r.root, filepath.FromSlash(s.dir))
 	// Model tests draw the same every time, don't spend time on a shorter example, and leave no file behind.
-	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(binary), "RAPID_NOFAILFILE=true", "RAPID_SHRINKTIME=0s", "RAPID_SEED=1")
+	cmd.Env = append(os.Environ(), chooser+"="+strconv.Itoa(number), "TMPDIR="+filepath.Dir(binary), "RAPID_NOFAILFILE=true", "RAPID_SHRINKTIME=0s", "RAPID_SEED=1")
 	cmd.WaitDelay = 5 * time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
