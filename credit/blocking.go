@@ -196,10 +196,13 @@ func (p *BlockingPartition) release(cause error) {
 	if p.registry != nil {
 		p.registry.forget(p)
 	}
+	p.disk.shared.fail(cause)
+	if cause != nil {
+		cause = fmt.Errorf("blocking partition %s: %w", p.cfg.ID, cause)
+	}
 	for len(p.views) > 0 {
 		p.views[len(p.views)-1].end(cause)
 	}
-	p.disk.shared.fail(cause)
 }
 
 func (p *BlockingPartition) entered(g *Registry) { p.registry = g }

@@ -175,7 +175,7 @@ func (in *intake) complete() error {
 		return err
 	}
 	if err := in.out.Flush(); err != nil {
-		return err
+		return fmt.Errorf("write of the last of %d bytes: %w", in.w.Written(), err)
 	}
 	f := in.file
 	in.file = nil

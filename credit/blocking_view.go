@@ -109,8 +109,11 @@ func (v *blockingView) Poll() (p Polled, ok bool) {
 	if p.Type.IsBuffer() {
 		v.data--
 	}
-	if !v.empty() {
+	switch {
+	case !v.empty():
 		p.Next = v.slot(v.polled).typ
+	case v.err != nil:
+		p.Next = segment.EventBuffer // so that whoever sends comes back, with credit or without, and reports it
 	}
 	if p.Type == segment.EndOfPartition {
 		v.ends += int64(max(1, len(p.Sizes)))

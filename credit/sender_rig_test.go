@@ -36,6 +36,8 @@ type senderRig struct {
 	errors   []*ErrorResponse
 	onSend   func(m *sentMessage) // called for each message, if set
 	drop     bool                 // keep nothing of what is sent
+	files    bool                 // parts of files are taken, like a plain socket does
+	fromFile int                  // messages that were
 }
 
 var senderPartition = MakePartitionID(ID{1}, 0, ID{2}, ID{3}, 0, 0)
@@ -88,6 +90,8 @@ func (r *senderRig) close() {
 	}
 }
 
+func (r *senderRig) SendsFiles() bool { return r.files }
+
 func (r *senderRig) Writable() bool { return r.room != 0 }
 
 func (r *senderRig) WantFlush() { r.wanted = true }
@@ -99,6 +103,15 @@ func (r *senderRig) WriteBuffer(h *BufferHeader, b segment.Buffer) {
 	if r.drop {
 		b.Release()
 		return
+	}
+	if b.IsFile() {
+		in, err := b.ReadInto(segment.Wrap(make([]byte, b.Len()), b.Type()))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		b.Release()
+		b = in
+		r.fromFile++
 	}
 	m := sentMessage{BufferHeader: *h, payload: bytes.Clone(b.Bytes())}
 	m.PartialSizes = slices.Clone(h.PartialSizes)
