@@ -151,7 +151,7 @@ func (c *core) resume(m *member, msg *message) {
 		if in {
 			c.fence(fmt.Sprintf("member %s is in epoch %d", m.name, msg.Epoch))
 		}
-		c.send(m, &message{Kind: msgFenced, Epoch: msg.Epoch, Cause: fmt.Sprintf("the pipeline is in epoch %d", c.record.Epoch)})
+		c.send(m, &message{Kind: msgFenced, Epoch: msg.Epoch, Cause: "it was fenced while this member was away"})
 		return
 	}
 	if m.standing != gone {
