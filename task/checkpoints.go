@@ -47,14 +47,14 @@ type checkpoints struct {
 	state   StateWriter
 	notices []Notice
 	notice  Notice
-	newest  int64  // id of the newest checkpoint that was triggered, -1: none
+	guard   *align.CheckpointGuard
 	open    Notice // the checkpoint, triggered, some of whose barriers are missing; its ID is -1 if there is none
 
 	unaligned align.Unaligned
 }
 
 func newCheckpoints(state StateWriter, unaligned align.Unaligned) *checkpoints {
-	c := &checkpoints{state: state, unaligned: unaligned, newest: -1}
+	c := &checkpoints{state: state, unaligned: unaligned, guard: align.NewCheckpointGuard()}
 	c.close()
 	return c
 }
@@ -161,13 +161,24 @@ func handOver(sink credit.InputSink, id int64, ch int, rest *serde.Unconsumed) e
 }
 
 // Trigger is part of align.Task. In at-least-once mode the last open channel may repeat a checkpoint: the guard against it is
-// here. (SubtaskCheckpointCoordinatorImpl#checkpointState)
+// here. What was forced to align on the edge it came by is free again to overtake on the edges behind, and so may have channel
+// state after all. (SubtaskCheckpointCoordinatorImpl#checkpointState)
 func (c *checkpoints) Trigger(b *event.Barrier, m align.Metrics) error {
-	if b.ID <= c.newest {
+	free, verdict := c.guard.Trigger(*b)
+	switch verdict {
+	case align.OutOfOrder:
 		return nil
+	case align.AlreadyAborted:
+		return c.giveUp(b.ID, &align.CheckpointError{Reason: align.ReasonCancelled, Err: errAbortedAhead})
 	}
-	c.newest = b.ID
-	n := Notice{Barrier: *b, Metrics: m, Status: Checkpoint}
+	if c.unaligned == align.UnalignedOff {
+		free = *b
+	} else if free.Options.NeedsChannelState() && !b.Options.NeedsChannelState() {
+		if err := c.Init(&free); err != nil {
+			return err
+		}
+	}
+	n := Notice{Barrier: free, Metrics: m, Status: Checkpoint}
 	n.Barrier.Options.Location = bytes.Clone(b.Options.Location)
 	c.tell(n)
 	if c.unaligned != align.UnalignedOff {
@@ -177,8 +188,22 @@ func (c *checkpoints) Trigger(b *event.Barrier, m align.Metrics) error {
 	return nil
 }
 
+// errAbortedAhead is why a checkpoint is not taken that the coordinator gave up before its barriers came.
+var errAbortedAhead = errors.New("task: the coordinator gave the checkpoint up before its barriers came")
+
+// CheckpointAborted tells the task's inputs that the coordinator gave a checkpoint up, which is not the end of any other. If its
+// barriers are still to come, they make an Aborted instead of a Checkpoint then, for the outputs to be told; what was handed
+// over for one that is on its way is the user's to drop. It reports whether they are still to come.
+// (SubtaskCheckpointCoordinatorImpl#notifyCheckpointAborted)
+func (in *Input) CheckpointAborted(id int64) (ahead bool) { return in.cp.guard.Aborted(id) }
+
 // Abort is part of align.Task.
 func (c *checkpoints) Abort(id int64, cause *align.CheckpointError) error {
+	c.guard.Abort(id)
+	return c.giveUp(id, cause)
+}
+
+func (c *checkpoints) giveUp(id int64, cause *align.CheckpointError) error {
 	c.tell(Notice{Barrier: event.Barrier{ID: id}, Cause: cause, Status: Aborted})
 	if c.open.Barrier.ID == id {
 		c.close()

@@ -3,6 +3,7 @@ package task_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -338,6 +339,82 @@ func TestTriggersOnce(t *testing.T) {
 	}
 	must(t, r.next(in))
 	r.is("TRIGGER(3,AT_LEAST_ONCE)", "TRIGGER(4,AT_LEAST_ONCE)", "NOTHING_AVAILABLE")
+}
+
+// A barrier that had to align on its edge is free again behind the task: it is taken, and sent on, as what it was meant to be,
+// and its channel state begins and ends. In a task that knows aligned checkpoints only it stays what it is.
+func TestForcedAlignedIsFreeAgain(t *testing.T) {
+	for _, c := range []struct {
+		unaligned align.Unaligned
+		timeout   int64
+		want      []string
+		state     string
+	}{
+		{align.UnalignedOn, event.NoTimeout, []string{"RESUME(c0)", "RESUME(c1)", "TRIGGER(5,UNALIGNED)", "COMPLETE(5)", "NOTHING_AVAILABLE"},
+			"start 5 UNALIGNED; finish 5"},
+		{align.UnalignedOn, 100, []string{"RESUME(c0)", "RESUME(c1)", "TRIGGER(5,ALIGNED)", "COMPLETE(5)", "NOTHING_AVAILABLE"},
+			"start 5 ALIGNED; finish 5"},
+		{align.UnalignedOff, event.NoTimeout, []string{"RESUME(c0)", "RESUME(c1)", "TRIGGER(5,FORCED_ALIGNED)", "NOTHING_AVAILABLE"}, ""},
+	} {
+		w := &stateLog{}
+		r := newRig(t, task.InputConfig{Unaligned: c.unaligned, State: w}, 2)
+		o := event.Options{Alignment: event.ForcedAligned, Timeout: c.timeout}
+		r.barrier(0, 0, 5, o)
+		r.barrier(0, 1, 5, o)
+		must(t, r.next(r.inputs[0]))
+		r.is(c.want...)
+		if got := strings.Join(w.said, "; "); got != c.state {
+			t.Errorf("%v, timeout %d: the writer heard %q, want %q", c.unaligned, c.timeout, got, c.state)
+		}
+	}
+}
+
+// stateLog is a StateWriter that says what it hears.
+type stateLog struct{ said []string }
+
+func (w *stateLog) Start(id int64, o event.Options) error {
+	w.said = append(w.said, fmt.Sprintf("start %d %v", id, o.Alignment))
+	return nil
+}
+func (w *stateLog) FinishInput(id int64) error {
+	w.said = append(w.said, fmt.Sprintf("finish %d", id))
+	return nil
+}
+func (w *stateLog) Abort(id int64, _ error, _ bool) error {
+	w.said = append(w.said, fmt.Sprintf("abort %d", id))
+	return nil
+}
+
+// A checkpoint that the coordinator gave up ahead of its barriers is aborted when they come, and no other is.
+func TestCheckpointAbortedAhead(t *testing.T) {
+	for _, mode := range []align.Mode{align.ExactlyOnce, align.AtLeastOnce} {
+		r := newRig(t, task.InputConfig{Mode: mode}, 1)
+		in := r.inputs[0]
+		if !in.CheckpointAborted(2) {
+			t.Error("2 is not ahead")
+		}
+		for id := int64(1); id <= 3; id++ {
+			o := countedOptions
+			if mode == align.ExactlyOnce {
+				o = alignedOptions
+			}
+			r.barrier(0, 0, id, o)
+		}
+		must(t, r.next(in))
+		var got []string
+		for _, l := range r.said {
+			if strings.HasPrefix(l, "TRIGGER") || strings.HasPrefix(l, "ABORT") {
+				got = append(got, l[:strings.IndexByte(l, ',')])
+			}
+		}
+		r.take()
+		if s := strings.Join(got, " "); s != "TRIGGER(1 ABORT(2 TRIGGER(3" {
+			t.Errorf("%v: got %s", mode, s)
+		}
+		if in.CheckpointAborted(3) {
+			t.Error("3 is ahead, although it was taken")
+		}
+	}
 }
 
 func TestWatermarkEvents(t *testing.T) {

@@ -160,8 +160,8 @@ var tasks = []Mutant{
 		Name:  "trigger-twice",
 		What:  "a task is told twice to take one checkpoint",
 		File:  "task/checkpoints.go",
-		Old:   "if b.ID <= c.newest {",
-		New:   "if b.ID < c.newest {",
+		Old:   "case align.OutOfOrder:\n\t\treturn nil",
+		New:   "case align.OutOfOrder:",
 		Tests: []string{"task.TestTriggersOnce"},
 	},
 	{
