@@ -21,6 +21,7 @@ type recvFlags struct {
 	rate                float64
 	exclusive, floating int
 	ranged              bool
+	member              memberFlags
 }
 
 // newRecv returns the command that reads partitions into a file.
@@ -33,21 +34,22 @@ func newRecv() *cobra.Command {
 			"gate. With one channel the file is what was sent, byte for byte; across channels the order is free.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, addrs []string) error {
-			return f.run(cmd.Context(), addrs, cmd.OutOrStdout())
+			return f.run(cmd.Context(), addrs, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	fs := cmd.Flags()
 	f.add(fs)
 	fs.StringVar(&f.subpartition, "subpartition", "0", "which subpartitions to read, a number or FIRST-LAST")
 	fs.BoolVar(&f.ranged, "ranged", false, "one channel for all subpartitions of a sender; only for what sends no checkpoints, such as send --blocking")
-	fs.StringVar(&f.out, "out", "", "the file to write; - is standard output")
+	fs.StringVar(&f.out, "out", "", "the file to write; - is standard output. With --coordinator: a folder, its files MEMBER-*.part in order are the output")
 	fs.Float64Var(&f.rate, "rate", 0, "most records per second; 0: as fast as they come")
 	fs.IntVar(&f.exclusive, "exclusive", 0, "buffers of each channel; 0: the default, -1: none")
 	fs.IntVar(&f.floating, "floating", 0, "buffers that channels share; 0: the default")
+	f.member.add(fs)
 	return cmd
 }
 
-func (f *recvFlags) run(ctx context.Context, addrs []string, stdout io.Writer) (err error) {
+func (f *recvFlags) run(ctx context.Context, addrs []string, stdout, stderr io.Writer) (err error) {
 	cfg, id, err := f.config()
 	if err != nil {
 		return err
@@ -68,13 +70,23 @@ func (f *recvFlags) run(ctx context.Context, addrs []string, stdout io.Writer) (
 	var channels []channelReport
 	sources := make([]weir.Source, 0, len(addrs))
 	for _, addr := range addrs {
-		sources = append(sources, weir.Source{Addr: addr, ID: &id, Subpartition: first, Last: last, Ranged: f.ranged})
+		sources = append(sources, f.source(addr, &id, first, last))
 		for sub := first; sub <= last; sub++ {
 			if f.ranged && sub > first {
 				break
 			}
 			channels = append(channels, channelReport{Addr: addr, Subpartition: sub})
 		}
+	}
+	rep := report{Event: "done", Partition: fmt.Sprintf("%x", id[:]), Channels: channels}
+	if err := f.member.check(); err != nil {
+		return err
+	}
+	if f.member.on() {
+		if f.out == "-" || f.ranged {
+			return errors.New("--coordinator: want --out FOLDER, and no --ranged")
+		}
+		return f.runMember(ctx, addrs, first, last, rep, cfg, stdout, stderr)
 	}
 	dst := stdout
 	if f.out != "-" {
@@ -98,7 +110,6 @@ func (f *recvFlags) run(ctx context.Context, addrs []string, stdout io.Writer) (
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 
-	rep := report{Event: "done", Partition: fmt.Sprintf("%x", id[:]), Channels: channels}
 	begin := time.Now()
 	if err := f.copy(ctx, in, w, &rep); err != nil {
 		// What came before the error is kept: it is whole records.
@@ -116,7 +127,6 @@ func (f *recvFlags) run(ctx context.Context, addrs []string, stdout io.Writer) (
 
 // copy writes all records, no faster than the rate allows.
 func (f *recvFlags) copy(ctx context.Context, in *weir.Input, w io.Writer, rep *report) error {
-	table := crc32.MakeTable(crc32.Castagnoli)
 	sums := make([]uint32, len(rep.Channels))
 	pace := newPacer(f.rate)
 	for e, err := range in.All(ctx) {
@@ -138,7 +148,7 @@ func (f *recvFlags) copy(ctx context.Context, in *weir.Input, w io.Writer, rep *
 		ch.Bytes += int64(len(e.Value))
 		rep.Records++
 		rep.Bytes += int64(len(e.Value))
-		sums[e.Channel] = crc32.Update(sums[e.Channel], table, e.Value)
+		sums[e.Channel] = crc32.Update(sums[e.Channel], castagnoli, e.Value)
 		if err := pace.wait(ctx); err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(newConform())
-	root.AddCommand(newSend(), newRecv())
+	root.AddCommand(newSend(), newRecv(), newCoordinate())
 	root.AddCommand(newDemo()...)
 	root.AddCommand(newBench()...)
 	root.AddCommand(newInspect())

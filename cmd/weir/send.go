@@ -27,6 +27,57 @@ type sendFlags struct {
 	listen, partitionBy, key, framing string
 	subpartitions                     int
 	blocking                          blockingFlags
+	member                            memberFlags
+}
+
+// router cuts an input into records and says where they go.
+type router struct {
+	kind      framing.Kind
+	limit     int
+	partition weir.Partition
+	byKey     bool
+	key       framing.Key
+}
+
+// router is what the flags ask for.
+func (f *sendFlags) router() (*router, error) {
+	partition, err := f.partition()
+	if err != nil {
+		return nil, err
+	}
+	kind, err := framing.Parse(f.framing)
+	if err != nil {
+		return nil, err
+	}
+	if f.key != "" && f.partitionBy != "key" {
+		return nil, errors.New("--key is for --partition-by key")
+	}
+	key, err := framing.ParseKey(kind, f.key)
+	if err != nil {
+		return nil, err
+	}
+	return &router{kind: kind, limit: int(f.maxRecord), partition: partition, byKey: f.partitionBy == "key", key: key}, nil
+}
+
+// open reads a file from an offset, where a record begins.
+func (r *router) open(path string, offset int64) (*framing.Scanner, io.Closer, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+		_ = file.Close()
+		return nil, nil, fmt.Errorf("%s: byte %d: %w", path, offset, err)
+	}
+	return framing.NewScanner(file, r.kind, r.limit), file, nil
+}
+
+// at is what decides where a record goes: the whole record, or its key.
+func (r *router) at(rec []byte) ([]byte, error) {
+	if !r.byKey {
+		return rec, nil
+	}
+	return r.key.Of(rec)
 }
 
 // blockingFlags are those of a blocking partition.
@@ -85,6 +136,7 @@ func newSend() *cobra.Command {
 	fs.StringVar(&f.key, "key", "", "the field that --partition-by key looks at")
 	fs.StringVar(&f.framing, "framing", "lines", "what a record is: lines, ndjson, csv, length or raw")
 	f.blocking.add(fs)
+	f.member.add(fs)
 	return cmd
 }
 
@@ -114,7 +166,7 @@ func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdou
 	if err != nil {
 		return err
 	}
-	partition, err := f.partition()
+	r, err := f.router()
 	if err != nil {
 		return err
 	}
@@ -122,19 +174,17 @@ func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdou
 	if err != nil {
 		return err
 	}
-	kind, err := framing.Parse(f.framing)
-	if err != nil {
-		return err
-	}
-	if f.key != "" && f.partitionBy != "key" {
-		return errors.New("--key is for --partition-by key")
-	}
-	key, err := framing.ParseKey(kind, f.key)
-	if err != nil {
-		return err
-	}
 	if f.subpartitions < 1 {
 		return fmt.Errorf("--subpartitions %d: want at least 1", f.subpartitions)
+	}
+	if err := f.member.check(); err != nil {
+		return err
+	}
+	if f.member.on() {
+		if blocking != nil {
+			return errors.New("--blocking has no checkpoints: it is not for --coordinator")
+		}
+		return f.runMember(ctx, path, r, stdout, stderr)
 	}
 	in := stdin
 	if path != "-" {
@@ -153,7 +203,7 @@ func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdou
 		return err
 	}
 	defer func() { err = errors.Join(err, node.Close()) }()
-	out, err := node.NewOutput(weir.OutputConfig{Name: f.name, ID: &id, Subpartitions: f.subpartitions, Partition: partition, Blocking: blocking})
+	out, err := node.NewOutput(weir.OutputConfig{Name: f.name, ID: &id, Subpartitions: f.subpartitions, Partition: r.partition, Blocking: blocking})
 	if err != nil {
 		return err
 	}
@@ -167,8 +217,8 @@ func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdou
 	}
 	begin := time.Now()
 	rep := report{Event: "done", Partition: fmt.Sprintf("%x", id[:])}
-	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	records := framing.NewScanner(in, kind, int(f.maxRecord))
+	sum := crc32.New(castagnoli)
+	records := framing.NewScanner(in, r.kind, r.limit)
 	for {
 		rec, err := records.Next()
 		if err == io.EOF {
@@ -177,11 +227,9 @@ func (f *sendFlags) run(ctx context.Context, path string, stdin io.Reader, stdou
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		at := rec // hash: the whole record
-		if f.partitionBy == "key" {
-			if at, err = key.Of(rec); err != nil {
-				return fmt.Errorf("%s: record at byte %d: %w", path, records.Offset()-int64(len(rec)), err)
-			}
+		at, err := r.at(rec)
+		if err != nil {
+			return fmt.Errorf("%s: record at byte %d: %w", path, records.Offset()-int64(len(rec)), err)
 		}
 		if err := out.Write(ctx, at, rec); err != nil {
 			return err

@@ -19,6 +19,8 @@ var layers = map[string][]string{
 	"credit":       {"credit/spool", "serde/event", "segment", "ringbuf"}, // and netio, see mayUseSockets
 	"align":        {"credit", "credit/spool", "serde/event", "segment", "ringbuf"},
 	"task":         {"align", "credit", "credit/spool", "serde", "serde/event", "segment", "ringbuf"},
+	"checkpoint":   {},
+	"pipeline":     {".", "checkpoint", "task", "align", "credit", "credit/spool", "netio", "serde", "serde/event", "segment", "ringbuf"},
 	".":            {"task", "align", "credit", "credit/spool", "netio", "serde", "serde/event", "segment", "ringbuf"},
 }
 

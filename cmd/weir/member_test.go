@@ -1,0 +1,202 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirflow/weir/checkpoint"
+)
+
+// crew is a pipeline of processes of the tool: two that send files, two that receive, and their coordinator.
+type crew struct {
+	t           *testing.T
+	dir, coord  string
+	coordinator *process
+	inputs      []string
+	addrs       []string
+	args        map[string][]string
+	at          map[string]*process
+}
+
+const crewLines = 80_000 // of each input
+
+func newCrew(t *testing.T, mode string) *crew {
+	c := &crew{t: t, dir: t.TempDir(), coord: deadAddr(t), args: map[string][]string{}, at: map[string]*process{}}
+	for i := range 2 {
+		c.inputs = append(c.inputs, file(t, lines(crewLines, func(n int) string { return fmt.Sprintf("%d %d", i, n) })))
+		c.addrs = append(c.addrs, deadAddr(t))
+		c.member(fmt.Sprintf("send%d", i), "send", "--listen", c.addrs[i], "--name", "x", "--subpartitions", "2", c.inputs[i])
+	}
+	for i := range 2 {
+		args := []string{"--name", "x", "--subpartition", fmt.Sprint(i), "--rate", "20000", "--exclusive", "2", "--floating", "2", "--out", c.out()}
+		c.member(fmt.Sprintf("recv%d", i), "recv", append(args, c.addrs...)...)
+	}
+	c.args["coordinate"] = []string{"coordinate", "--listen", c.coord, "--checkpoint-dir", filepath.Join(c.dir, "checkpoints"),
+		"--members", "send0,send1,recv0,recv1", "--interval", "20ms", "--mode", mode, "--alignment-timeout", "5ms", "--member-timeout", "5s"}
+	return c
+}
+
+func (c *crew) out() string { return filepath.Join(c.dir, "out") }
+
+// member says how a member is started: with the same command each time.
+func (c *crew) member(name, command string, args ...string) {
+	c.args[name] = append([]string{command, "--coordinator", c.coord, "--member", name, "--stats", "json", "--segment-size", "1024"}, args...)
+}
+
+func (c *crew) start(names ...string) {
+	for _, n := range names {
+		c.at[n] = start(c.t, c.args[n]...)
+	}
+}
+
+// completed waits until the coordinator that runs now has completed n checkpoints.
+func (c *crew) completed(n int) {
+	c.t.Helper()
+	p := c.at["coordinate"]
+	for {
+		p.mu.Lock()
+		got := 0
+		for _, line := range p.stdout {
+			if strings.Contains(line, "completed") {
+				got++
+			}
+		}
+		p.mu.Unlock()
+		if got >= n {
+			return
+		}
+		select {
+		case <-p.done:
+			c.t.Fatalf("the coordinator ended after %d checkpoints, want %d: %v\n%s", got, n, p.err, strings.Join(p.stderr, "\n"))
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// epochs are those that the coordinator that runs now has opened.
+func (c *crew) epochs() (n int) {
+	p := c.at["coordinate"]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, line := range p.stdout {
+		if strings.HasPrefix(line, "epoch ") {
+			n++
+		}
+	}
+	return n
+}
+
+// finish waits for the end of all, and compares what was committed with what was sent: each record once, in order for each sender and
+// receiver.
+func (c *crew) finish() {
+	c.t.Helper()
+	for _, n := range []string{"send0", "send1", "recv0", "recv1", "coordinate"} {
+		c.at[n].succeeds()
+	}
+	var all []string
+	for _, n := range []string{"recv0", "recv1"} {
+		rc, err := checkpoint.ReadCommitted(c.out(), n)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		b, err := io.ReadAll(rc)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		_ = rc.Close()
+		last := map[string]int{"0": -1, "1": -1}
+		records := int64(0)
+		for line := range strings.Lines(string(b)) {
+			var sender string
+			var number int
+			if _, err := fmt.Sscanf(line, "%s %d\n", &sender, &number); err != nil {
+				c.t.Fatalf("%s has %q: %v", n, line, err)
+			}
+			if number <= last[sender] {
+				c.t.Fatalf("%s: record %d of %s after %d", n, number, sender, last[sender])
+			}
+			last[sender] = number
+			all = append(all, line)
+			records++
+		}
+		if rep := c.at[n].report(); rep.Records != records {
+			c.t.Errorf("%s reports %d records and committed %d", n, rep.Records, records)
+		}
+	}
+	slices.Sort(all)
+	want := slices.Sorted(strings.Lines(content(c.t, c.inputs[0]) + content(c.t, c.inputs[1])))
+	same(c.t, strings.Join(all, ""), strings.Join(want, ""))
+	left, err := filepath.Glob(filepath.Join(c.out(), "*pending"))
+	if err != nil || len(left) > 0 {
+		c.t.Errorf("not committed: %v %v", left, err)
+	}
+}
+
+// TestKilledMembersGoOn kills members with SIGKILL in the middle, and the coordinator, and starts each again with the same command.
+func TestKilledMembersGoOn(t *testing.T) {
+	for _, mode := range []string{"aligned", "unaligned", "timed"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			c := newCrew(t, mode)
+			c.start("coordinate", "send0", "send1", "recv0", "recv1")
+			c.completed(2)
+			c.at["recv0"].kill()
+			c.start("recv0")
+			c.completed(4)
+			c.at["send1"].kill()
+			c.start("send1")
+			c.completed(6)
+			if n := c.epochs(); n != 3 {
+				t.Errorf("%d epochs, want 3: nothing was killed while it ran, or more than that failed", n)
+			}
+			c.at["coordinate"].kill() // data goes on flowing
+			c.start("coordinate")
+			c.completed(1)
+			c.finish()
+		})
+	}
+}
+
+// TestOlderProcessIsFenced: of two processes with one name the older ends with an error that says so, and commits nothing more.
+func TestOlderProcessIsFenced(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, "aligned")
+	c.start("coordinate", "send0", "send1", "recv0", "recv1")
+	c.completed(3)
+	old := c.at["recv1"]
+	c.start("recv1")
+	old.fails("recv1", checkpoint.ErrReplaced.Error())
+	c.finish()
+}
+
+// TestCoordinatorFlags: what is missing or wrong is named.
+func TestCoordinatorFlags(t *testing.T) {
+	dir := t.TempDir()
+	readOnly := filepath.Join(dir, "file")
+	if err := os.WriteFile(readOnly, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"coordinate"}, "--checkpoint-dir"},
+		{[]string{"coordinate", "--checkpoint-dir", dir}, "--members"},
+		{[]string{"coordinate", "--checkpoint-dir", dir, "--members", "a,a"}, "a"},
+		{[]string{"coordinate", "--checkpoint-dir", dir, "--members", "a", "--mode", "fast"}, "--mode"},
+		{[]string{"coordinate", "--checkpoint-dir", readOnly, "--members", "a"}, readOnly},
+		{[]string{"send", "--name", "x", "--coordinator", "127.0.0.1:1", readOnly}, "--member"},
+		{[]string{"send", "--name", "x", "--coordinator", "127.0.0.1:1", "--member", "a", "-"}, "standard input"},
+		{[]string{"send", "--name", "x", "--coordinator", "127.0.0.1:1", "--member", "a", "--blocking", readOnly}, "--blocking"},
+		{[]string{"recv", "--name", "x", "--coordinator", "127.0.0.1:1", "--member", "a", "--out", "-", "127.0.0.1:1"}, "FOLDER"},
+		{[]string{"recv", "--name", "x", "--coordinator", "127.0.0.1:1", "--member", "a", "--out", dir, "--wait", "300ms", "127.0.0.1:1"}, "127.0.0.1:1"},
+	} {
+		start(t, c.args...).fails(c.want)
+	}
+}
