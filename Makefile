@@ -20,6 +20,7 @@ FUZZTIME ?= 30s
 SEEDS    ?= 200
 STEPS    ?= 1000000
 KILLS    ?= 200
+ROUNDS   ?= 300
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/tools/golangci-lint-$(GOLANGCI_VERSION)
@@ -34,7 +35,7 @@ need = if [ ! -e '$(1)' ]; then echo "make $@: there is no $(1) yet ($(2))" >&2;
 help: ## list the targets
 	@echo 'Targets of weir:'
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
-	@echo 'Variables: PKG=./ringbuf RUN=TestName INPUT=path ARGS="..." BENCH=regexp COUNT=n BENCHTIME=1s FUZZTIME=30s SEEDS=n SEED=n KILLS=n'
+	@echo 'Variables: PKG=./ringbuf RUN=TestName INPUT=path ARGS="..." BENCH=regexp COUNT=n BENCHTIME=1s FUZZTIME=30s SEEDS=n SEED=n KILLS=n ROUNDS=n'
 
 .PHONY: build
 build: ## build bin/weir
@@ -121,6 +122,10 @@ stress: ## the stress tests under race, at 1, 2, 4 and 16 processors; KILLS ends
 	  go test -race -run Stress -count $(COUNT) -cpu 1,2,4,16 -timeout 30m "$$p"; fi; done; \
 	if [ $$found = 0 ]; then echo "make stress: there are no stress tests in $(PKG)" >&2; exit 2; fi
 	KILLS=$(KILLS) SEED=$(SEED) go test -race -run TestKill -count 1 -v -timeout 30m ./test/stress
+
+.PHONY: chaos
+chaos: ## pipelines whose processes are killed, stopped and cut off, ROUNDS of them; SEED=n repeats the choices
+	ROUNDS=$(ROUNDS) SEED=$(SEED) go test -count 1 -timeout 90m -v -run 'TestChaos$$' ./test/chaos
 
 .PHONY: interop
 interop: ## exchange with a real Flink, each way: takes Java 17 and Maven; ARGS="-flink 2.3.0 -channels 8"
