@@ -194,7 +194,7 @@ func underBackpressure(ctx context.Context, barrier func() Barrier) (res bpResul
 
 // consume measures what the consumer can do, waits until the queues are full, and goes on at a small part of that speed.
 func (r *bpRun) consume(ctx context.Context, fast chan time.Duration, full chan struct{}) error {
-	const sample, batch = 4000, 8
+	const sample, shortest = 4000, time.Millisecond // no shorter sleep is to be had
 	step := func(n int) error {
 		for n > 0 {
 			e, err := r.in.Next(ctx)
@@ -213,11 +213,16 @@ func (r *bpRun) consume(ctx context.Context, fast chan time.Duration, full chan 
 		}
 		return nil
 	}
+	if err := step(1); err != nil { // when it is connected
+		return err
+	}
 	began := time.Now()
 	if err := step(sample); err != nil {
 		return err
 	}
-	pause := time.Since(began) / sample * batch * (bpSlow - 1)
+	pause := time.Since(began) / sample * (bpSlow - 1)
+	batch := 1 + int(shortest/pause)
+	pause *= time.Duration(batch)
 	fast <- pause
 	select {
 	case <-full:
