@@ -9,7 +9,7 @@ export GOFLAGS ?= -buildvcs=false
 PKG      ?= ./...
 # Modules that every target covers; with PKG=... only the root, or what MODULES=cmd/weir says. bench/peers stands apart: its
 # dependencies are the programs that weir is compared with.
-MODULES  ?= $(if $(filter ./...,$(PKG)),. cmd/weir interop/flink,.)
+MODULES  ?= $(if $(filter ./...,$(PKG)),. cmd/weir checkpoint/s3store interop/flink,.)
 RUN      ?=
 INPUT    ?=
 ARGS     ?=
