@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,6 +38,7 @@ func main() {
 	seconds := flag.Float64("seconds", 0.6, "measured window of each run")
 	flag.StringVar(&s.bin, "weir", "../../bin/weir", "the weir command")
 	flag.StringVar(&s.plots, "plots", "", "write a plot of each scenario into this folder")
+	flag.StringVar(&s.flink, "flink", "../../interop/flink", "where the Flink end is")
 	rows := flag.String("rows", "", "only rows whose names match; empty: all")
 	list := flag.Bool("list", false, "list the rows")
 	role := flag.String("role", "", "internal: run one side of a row")
@@ -79,6 +81,12 @@ func run(s *settings, rows string, list bool, role, addr string) (err error) {
 		fmt.Fprintln(os.Stderr, "peers: rows in C are left out:", err)
 	}
 	defer remove()
+	for _, tool := range []string{"java", "mvn"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			fmt.Fprintln(os.Stderr, "peers: rows with Flink, which take Java 17 and Maven, are left out:", err)
+			s.flink = ""
+		}
+	}
 	done := 0
 	for _, sc := range scenarios {
 		if flag.NArg() > 0 && !slices.Contains(flag.Args(), sc.name) {

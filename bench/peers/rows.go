@@ -7,6 +7,7 @@ type row struct {
 	weir          []string          // for rows that are weir: the arguments of weir bench
 	beside        bool              // the row comes with the figures of the one before
 	native        bool              // for rows that are the C program
+	java          bool              // for rows of weir bench with a Flink process
 	pin           string            // split: each side on a CPU of its own; same: both on one
 }
 
@@ -150,5 +151,32 @@ var scenarios = []scenario{
 		},
 		against: []versus{{"weir", "raw-epollyield"}, {"weir", "raw-spin"}, {"weir-park", "raw-epoll"}, {"weir-park@same", "raw-epoll@same"}, {"weir-task", "weir"},
 			{"weir-park-task", "weir-park"}, {"weir", "net.Conn"}, {"weir", "gnet"}, {"weir", "netpoll"}, {"weir", "smux"}, {"weir", "yamux"}, {"weir", "gRPC"}, {"weir", "NATS"}},
+	},
+	{
+		name: "flink", title: "records of 100 bytes over 8 channels, Flink at one end, both or none", unit: recordsUnit,
+		rows: []row{
+			{name: "flink", what: "Flink at both ends", weir: []string{"flink"}, java: true},
+			{name: "flink-weir", what: "Flink sends to weir", weir: []string{"flink-recv"}, java: true},
+			{name: "weir-flink", what: "weir sends to Flink", weir: []string{"flink-send"}, java: true},
+			{name: "weir", what: "weir at both ends", weir: []string{"records"}},
+		},
+		against: []versus{{"weir", "flink"}, {"flink-weir", "flink"}, {"weir-flink", "flink"}},
+	},
+	{
+		name: "flink-bulk", title: "records of 8 KiB over one channel", unit: recordsUnit,
+		rows: []row{
+			{name: "flink", what: "Flink at both ends", weir: []string{"flink", "--record", "8KiB", "--channels", "1"}, java: true},
+			{name: "weir", what: "weir at both ends", weir: []string{"records", "--record", "8KiB", "--channels", "1"}},
+		},
+		against: []versus{{"weir", "flink"}},
+	},
+	{
+		name: "flink-echo", title: "64 bytes to and fro", unit: tripsUnit,
+		rows: []row{
+			{name: "flink", what: "Flink at both ends", weir: []string{"flink-echo"}, java: true},
+			{name: "weir", what: "polling", weir: []string{"latency"}},
+			{name: "weir-park", what: "without polling", weir: []string{"latency", "--park"}},
+		},
+		against: []versus{{"weir", "flink"}, {"weir-park", "flink"}},
 	},
 }

@@ -18,7 +18,7 @@ const limit = 60 * time.Second
 // chosen are the rows that are run.
 func (sc *scenario) chosen(s *settings) (rows []row) {
 	for _, r := range sc.rows {
-		if r.native && s.native == "" || s.rows != nil && !s.rows.MatchString(r.name) && !r.beside {
+		if r.native && s.native == "" || r.java && s.flink == "" || s.rows != nil && !s.rows.MatchString(r.name) && !r.beside {
 			continue
 		}
 		rows = append(rows, r)
@@ -95,14 +95,16 @@ func (w *row) start(ctx context.Context, s *settings, sc *scenario, side, second
 		cpu = 1
 	}
 	if w.pin == "" {
-		return p, run()
+		err = run()
+	} else {
+		err = measure.OnCPU(cpu, run)
 	}
-	return p, measure.OnCPU(cpu, run)
+	return p, err
 }
 
 // runWeir runs a scenario of the weir command and reads its last line.
 func (w *row) runWeir(ctx context.Context, s *settings, sc *scenario) (map[string]figure, error) {
-	args := append([]string{"bench", "--json", "--seconds", strconv.FormatFloat(s.window.Seconds(), 'f', -1, 64)}, w.weir...)
+	args := append([]string{"bench", "--flink-dir", s.flink, "--json", "--seconds", strconv.FormatFloat(s.window.Seconds(), 'f', -1, 64)}, w.weir...)
 	cmd := exec.CommandContext(ctx, s.bin, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

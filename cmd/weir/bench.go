@@ -29,7 +29,7 @@ func newBench() []*cobra.Command {
 	}
 	f := run.Flags()
 	f.Float64Var(&seconds, "seconds", 3, "measured time, after a warm-up")
-	f.Float64Var(&warmUp, "warm-up", 0.3, "seconds between the first work and what is measured")
+	f.Float64Var(&warmUp, "warm-up", 0, "seconds between the first work and what is measured; by default 0.3, with a JVM 5")
 	f.BoolVar(&opt.JSON, "json", false, "end with one line of JSON")
 	f.IntVar(&opt.Rounds, "rounds", 3, "where rows are measured beside the scenario: how often, in turn")
 	f.StringVar(&opt.Profile, "profile", "", "write CPU profiles of both processes into this folder")
@@ -40,6 +40,8 @@ func newBench() []*cobra.Command {
 	f.Var(&record, "record", "size of a record, in place of the scenario's own")
 	f.BoolVar(&opt.Park, "park", false, "an idle loop sleeps at once, instead of polling for a while")
 	f.BoolVar(&opt.Task, "task-goroutine", false, "consumers are goroutines apart from the loop, which has a thread of its own")
+	f.StringVar(&opt.FlinkDir, "flink-dir", "interop/flink", "where the repository has the Flink end")
+	f.StringVar(&opt.Flink, "flink-version", bench.DefaultFlink, "the release of Flink")
 	f.BoolVar(&opt.TLS, "tls", false, "over TLS 1.3, beside the same without and beside crypto/tls on a net.Conn")
 
 	role := &cobra.Command{

@@ -2,6 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,7 +25,8 @@ func measure(t *testing.T, scenario string, args ...string) (r bench.Result) {
 	if r.Scenario != scenario || r.Rate <= 0 || r.CPUPerGB <= 0 || r.CPUPerM <= 0 || r.CPURecv <= 0 || r.CPUSend <= 0 {
 		t.Errorf("%v: %+v", args, r)
 	}
-	if scenario != "local" && (r.Frames <= 0 || r.Credits <= 0 || r.Grants <= 0 || r.Memory <= 0 || r.PerRead <= 0 || r.PerWrite <= 0) {
+	ofWeir := scenario != "local" && (!strings.HasPrefix(scenario, "flink") || scenario == "flink-recv")
+	if ofWeir && (r.Frames <= 0 || r.Credits <= 0 || r.Grants <= 0 || r.Memory <= 0 || r.PerRead <= 0) {
 		t.Errorf("%v: no frames, or no credits: %+v", args, r)
 	}
 	return r
@@ -92,5 +97,65 @@ func TestBenchRefuses(t *testing.T) {
 	}
 	if _, err := execute("bench", "nothing"); err == nil || !strings.Contains(err.Error(), "channels") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestBenchAlign(t *testing.T) {
+	t.Parallel()
+	r := measure(t, "align", "--channels", "8,40")
+	if len(r.Points) != 2 {
+		t.Fatalf("%+v", r)
+	}
+	for _, p := range r.Points {
+		if b := p.Barriers; b == nil || b.Count <= 0 || b.P99 < b.P50 || b.P50 <= 0 || b.OfBytes <= 0 || b.Kept <= 0 {
+			t.Errorf("%d channels: %+v", p.Channels, b)
+		}
+	}
+}
+
+func TestBenchLocal(t *testing.T) {
+	t.Parallel()
+	r := measure(t, "local")
+	if len(r.Beside) != 1 || r.Beside[0].Rate <= 0 || r.Beside[0].RateRatio <= 0 || r.Checksum == "0000000000000000" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Without the Flink end, or the means to build it, a scenario that takes it says so.
+func TestBenchWithoutFlink(t *testing.T) {
+	for _, s := range []string{"flink-send", "flink-recv", "flink", "flink-echo"} {
+		if _, err := execute("bench", s, "--flink-dir", t.TempDir()); !errors.Is(err, bench.ErrNoFlink) || !strings.Contains(err.Error(), s) {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "build"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", "")
+	if _, err := execute("bench", "flink", "--flink-dir", dir); !errors.Is(err, bench.ErrNoFlink) || !strings.Contains(err.Error(), "Java 17 and Maven") {
+		t.Errorf("without Java: %v", err)
+	}
+}
+
+// The scenarios with a Flink process, where one can be built.
+func TestBenchFlink(t *testing.T) {
+	for _, tool := range []string{"java", "mvn"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip("takes Java 17 and Maven: ", err)
+		}
+	}
+	if testing.Short() {
+		t.Skip("short: four pairs of processes with JVMs")
+	}
+	dir := "../../interop/flink"
+	if _, err := os.Stat(filepath.Join(dir, "target", bench.DefaultFlink, "classpath.txt")); err != nil {
+		t.Skip("the Flink end was not built, and Maven would have to load it; make interop does: ", err)
+	}
+	for _, s := range []string{"flink-send", "flink-recv", "flink", "flink-echo"} {
+		r := measure(t, s, "--flink-dir", dir)
+		if one := strings.HasPrefix(s, "flink-") && s != "flink-echo"; one != (r.OfFlink > 0) || s == "flink-echo" && r.P50 <= 0 {
+			t.Errorf("%s: %+v", s, r)
+		}
 	}
 }

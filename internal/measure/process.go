@@ -37,8 +37,10 @@ func Start(ctx context.Context, name string, args ...string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{cmd: cmd, in: in, out: bufio.NewScanner(out)}
-	return p, cmd.Start()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &Process{cmd: cmd, in: in, out: bufio.NewScanner(out)}, nil
 }
 
 // StartSelf runs this program again, as one side.

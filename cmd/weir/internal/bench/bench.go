@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"time"
 
@@ -17,6 +18,20 @@ func Run(ctx context.Context, out io.Writer, name string, opt Options) error {
 	}
 	if err := opt.check(s); err != nil {
 		return err
+	}
+	if opt.WarmUp == 0 {
+		opt.WarmUp = measure.WarmUp
+		if s.flink != nil {
+			opt.WarmUp = flinkWarmUp * time.Second
+		}
+	}
+	if s.flink != nil {
+		if s.echo {
+			opt.Record, opt.Channels = pingSize, 1
+		}
+		if err := buildFlink(ctx, &opt); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 	}
 	if opt.TLS {
 		if opt.Cert, opt.Key, err = newIdentity(); err != nil {
@@ -86,6 +101,7 @@ func runBeside(ctx context.Context, s *scenario, opt Options, others []beside) (
 			if err != nil {
 				return res, err
 			}
+			b.opt.Profile = "" // that is of the scenario
 			r, err := runOne(ctx, other, b.opt)
 			if err != nil {
 				return res, err
@@ -138,7 +154,7 @@ func runOne(ctx context.Context, s *scenario, opt Options) (res Result, err erro
 	ctx, cancel := context.WithTimeout(ctx, 2*opt.Window+opt.WarmUp+60*time.Second)
 	defer cancel()
 	if s.alone != nil {
-		p, err := start(ctx, order{s.name, "alone", "", opt})
+		p, err := start(ctx, s, order{s.name, "alone", "", opt})
 		if err != nil {
 			return res, err
 		}
@@ -149,7 +165,7 @@ func runOne(ctx context.Context, s *scenario, opt Options) (res Result, err erro
 		}
 		return combine(s, &opt, &r, &r)
 	}
-	send, err := start(ctx, order{s.name, "send", "", opt})
+	send, err := start(ctx, s, order{s.name, "send", "", opt})
 	if err != nil {
 		return res, err
 	}
@@ -158,7 +174,10 @@ func runOne(ctx context.Context, s *scenario, opt Options) (res Result, err erro
 	if err != nil {
 		return res, err
 	}
-	recv, err := start(ctx, order{s.name, "receive", addr, opt})
+	if s.flink["receive"] != "" && s.flink["send"] == "" {
+		addr = flinkAddress(addr, "records")
+	}
+	recv, err := start(ctx, s, order{s.name, "receive", addr, opt})
 	if err != nil {
 		return res, err
 	}
@@ -183,13 +202,19 @@ func runOne(ctx context.Context, s *scenario, opt Options) (res Result, err erro
 }
 
 // start starts a process and tells it what to do.
-func start(ctx context.Context, t order) (p *measure.Process, err error) {
-	line, err := json.Marshal(t)
-	if err != nil {
-		return nil, err
-	}
+func start(ctx context.Context, s *scenario, t order) (p *measure.Process, err error) {
 	run := func() error {
-		p, err = measure.StartSelf(ctx, "bench-role")
+		if side := s.flink[t.Side]; side != "" {
+			p, err = startFlink(ctx, side, t.Addr, &t.Options)
+			return err
+		}
+		var line []byte
+		if line, err = json.Marshal(t); err == nil {
+			p, err = measure.StartSelf(ctx, "bench-role")
+		}
+		if err == nil {
+			err = p.Tell(string(line))
+		}
 		return err
 	}
 	cpu := 0
@@ -201,8 +226,5 @@ func start(ctx context.Context, t order) (p *measure.Process, err error) {
 	} else {
 		err = measure.OnCPU(cpu, run)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return p, p.Tell(string(line))
+	return p, err
 }

@@ -60,7 +60,12 @@ var errField = errors.New("the records' fields do not add up")
 
 func receiveRecords(ctx context.Context, r *role) error {
 	size, channels, every := r.opt.shape()
-	in, err := r.node.NewInput(r.opt.input(weir.Source{Addr: r.addr, Name: "records", Last: channels - 1}))
+	source, err := r.source("records")
+	if err != nil {
+		return err
+	}
+	source.Last = channels - 1
+	in, err := r.node.NewInput(r.opt.input(source))
 	if err != nil {
 		return err
 	}

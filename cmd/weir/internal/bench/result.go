@@ -44,6 +44,8 @@ type Result struct {
 	// slowest of them over their mean. Of scenario fan.
 	Kept          float64 `json:"kept,omitempty"`
 	SlowestOfMean float64 `json:"slowest_of_mean,omitempty"`
+	// OfFlink is what a record costs weir's end over what it costs Flink's. Of scenarios flink-send and flink-recv.
+	OfFlink float64 `json:"cpu_of_flink,omitempty"`
 	// Barriers is what barriers do to the data behind which they go. Of scenario align.
 	Barriers *Barriers `json:"barriers,omitempty"`
 }
@@ -135,7 +137,7 @@ func combine(s *scenario, opt *Options, recv, send *measure.Result) (res Result,
 func plausible(s *scenario, recv *measure.Result) error {
 	x := recv.Extra
 	switch {
-	case s.alone == nil && (x["grants"] == 0 || x["credits"] == 0):
+	case (x["grants"] == 0 || x["credits"] == 0):
 		return fmt.Errorf("%s: not one AddCredit was sent in the window, so this measures something else", s.name)
 	case x["read_early"] > 0 || x["unread_late"] > x["pool_bytes"]:
 		return fmt.Errorf("%s: bytes that arrived and bytes that were summed differ by %.0f: not the same bytes", s.name,
@@ -200,6 +202,9 @@ func (r *Result) print(out io.Writer) error {
 	if r.Kept > 0 {
 		p.f("  while one channel of %d is not read, the others keep %.3f of their rate; the slowest has %.3f of their mean\n",
 			fanChannels, r.Kept, r.SlowestOfMean)
+	}
+	if r.OfFlink > 0 {
+		p.f("  weir's end takes %.2f of the CPU of Flink's\n", r.OfFlink)
 	}
 	for _, b := range r.Beside {
 		p.f("  beside %-12s %s, %s, %.5f allocations each: %.2f of its rate, %.2f of its CPU (medians of ratios)\n",

@@ -57,7 +57,7 @@ func (t *order) do(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	r := &role{opt: &t.Options, addr: t.Addr, out: out, meter: measure.NewMeter()}
-	if !s.bare {
+	if !s.bare || s.flink != nil {
 		if r.node, err = t.open(s); err != nil {
 			return err
 		}

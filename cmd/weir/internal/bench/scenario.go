@@ -25,6 +25,8 @@ type scenario struct {
 	echo bool
 	// bare: a row that is not weir, so there is no node.
 	bare bool
+	// flink is what the Flink end does for each side that is one.
+	flink map[string]string
 	// beside are the rows that are measured interleaved with this one, for the options given.
 	beside func(opt Options) []beside
 	// more checks and adds what only this scenario has. With work of one process, recv and send are the same.
@@ -55,6 +57,14 @@ var scenarios = []scenario{
 		options: "of 1000 channels segments of 4 KiB, memory by MemoryNeeded", points: []int{8, 1000}, more: moreAlign},
 	{name: "local", does: "records of 100 bytes between two goroutines over a local channel, beside a Go channel of recycled batches",
 		unit: "records", takes: "record park task-goroutine", alone: runLocal, beside: besideLocal, bare: true},
+	{name: "flink-send", does: "records to a Flink process", unit: "records", takes: "channels record park task-goroutine",
+		send: sendRecords, flink: map[string]string{"receive": "receive"}, bare: true, more: moreFlink},
+	{name: "flink-recv", does: "records from a Flink process", unit: "records", takes: "channels record window park task-goroutine",
+		receive: receiveRecords, flink: map[string]string{"send": "send"}, more: moreFlink},
+	{name: "flink", does: "records between two Flink processes, for comparison", unit: "records", takes: "channels record",
+		flink: map[string]string{"send": "send", "receive": "receive"}, bare: true},
+	{name: "flink-echo", does: "records of 64 bytes to and fro between two Flink processes, for comparison", unit: "trips",
+		flink: map[string]string{"send": "ping", "receive": "pong"}, echo: true, bare: true, more: moreLatency},
 }
 
 // rows are what is only measured beside a scenario.
