@@ -39,9 +39,10 @@ func oneCheckpoint(t *testing.T, ctx context.Context, epochs ...*Epoch) int64 {
 		}
 		return h
 	}
-	var least int64
+	var newest int64
 	for range 2 { // the second time for those that have heard of an older one
 		all := make(chan heard, len(epochs))
+		least := newest
 		for _, e := range epochs {
 			go func() {
 				if h := (heard{id: least}); least > 0 && e.m.sideCompleted() >= least {
@@ -56,10 +57,10 @@ func oneCheckpoint(t *testing.T, ctx context.Context, epochs ...*Epoch) int64 {
 			if h.err != nil {
 				t.Fatalf("waiting for a checkpoint: %v", h.err)
 			}
-			least = max(least, h.id)
+			newest = max(newest, h.id)
 		}
 	}
-	return least
+	return newest
 }
 
 // sideCompleted is the newest checkpoint that the member has heard of.
