@@ -93,8 +93,14 @@ bench-peers: build ## weir beside sockets, gRPC, yamux, NATS and others, interle
 	@cd bench/peers && go run . -plots ../plots $(ARGS)
 
 .PHONY: bench
-bench: ## benchmarks, names for benchstat; BENCH=regexp PKG=./ringbuf COUNT=10 (compare with benchstat -col /impl)
-	@$(call each,go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) -timeout 60m $(PKG))
+bench: ## benchmarks, into bin/bench.txt for benchstat; BENCH=regexp PKG=./ringbuf COUNT=10 (compare with benchstat -col /impl)
+	@mkdir -p bin; : > bin/bench.txt
+	@$(call each,go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) -timeout 60m $(PKG) | tee -a $(CURDIR)/bin/bench.txt)
+
+.PHONY: bench-compare
+bench-compare: ## benchmarks of the working tree against those of BASE=ref, interleaved: new allocations and slow-downs fail; ARGS="-short"
+	@test -n '$(BASE)' || { echo 'make bench-compare: BASE=ref, the commit to compare with' >&2; exit 2; }
+	@cd bench/compare && go run . -base '$(BASE)' -bench '$(BENCH)' -pkg '$(PKG)' $(ARGS)
 
 .PHONY: callgrind
 callgrind: ## instructions of the innermost loops, counted by valgrind, against the baseline; ARGS=-write makes that anew
@@ -114,7 +120,7 @@ sim: ## the deterministic simulator over SEEDS seeds; SEED=n runs that one and p
 .PHONY: model
 model: ## the model tests of alignment and tasks, STEPS=1000000 in each mode: exposure is printed; SEED=n begins there
 	@for p in align task internal/conform; do STEPS=$(STEPS) SEED=$(SEED) go test -count 1 -timeout 60m -v -run 'TestModelOf|TestAgainstTwin' ./$$p $(ARGS) \
-	  | { grep -v '^=== ' || true; }; done
+	  | { grep -v '^=== \|^        --- PASS' || true; }; done
 
 .PHONY: stress
 stress: ## the stress tests under race, at 1, 2, 4 and 16 processors; KILLS ends of exchanges killed; SEED=n repeats

@@ -1,6 +1,7 @@
 package ringbuf
 
 import (
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -14,7 +15,11 @@ const pace = 20 * time.Microsecond
 func BenchmarkPaced(b *testing.B) {
 	b.Run("wait=poll/impl=weir", func(b *testing.B) {
 		q := NewSPSC[int64](128)
-		paced(b, func(v int64) { q.Push(v) }, func() int64 {
+		paced(b, func(v int64) {
+			for !q.Push(v) { // the consumer was away: an item that is lost would be waited for
+				runtime.Gosched()
+			}
+		}, func() int64 {
 			for {
 				if v, ok := q.Pop(); ok {
 					return v
