@@ -17,6 +17,8 @@ BENCH    ?= .
 COUNT    ?= 1
 BENCHTIME ?= 1s
 FUZZTIME ?= 30s
+# How long a find may be made smaller: a target ends in time also if it goes on finding.
+FUZZMIN  ?= 5s
 SEEDS    ?= 200
 STEPS    ?= 1000000
 KILLS    ?= 200
@@ -109,7 +111,7 @@ callgrind: ## instructions of the innermost loops, counted by valgrind, against 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME
 	@found=0; for p in $$(go list $(PKG)); do for f in $$(go test -list '^Fuzz' "$$p" | grep '^Fuzz' || true); do \
-	  found=1; echo "== $$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) "$$p"; done; done; \
+	  found=1; echo "== $$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime $(FUZZMIN) "$$p"; done; done; \
 	if [ $$found = 0 ]; then echo "make fuzz: there are no fuzz targets in $(PKG) yet" >&2; exit 2; fi
 
 .PHONY: sim
@@ -121,6 +123,10 @@ sim: ## the deterministic simulator over SEEDS seeds; SEED=n runs that one and p
 model: ## the model tests of alignment and tasks, STEPS=1000000 in each mode: exposure is printed; SEED=n begins there
 	@for p in align task internal/conform; do STEPS=$(STEPS) SEED=$(SEED) go test -count 1 -timeout 60m -v -run 'TestModelOf|TestAgainstTwin' ./$$p $(ARGS) \
 	  | { grep -v '^=== \|^        --- PASS' || true; }; done
+
+.PHONY: hostile
+hostile: ## peers that lie, stall, flood, come a thousandfold; prints what each attack cost, and its bounds
+	HOSTILE=1 go test -count 1 -timeout 20m -v -run TestHostileTable ./test/hostile
 
 .PHONY: stress
 stress: ## the stress tests under race, at 1, 2, 4 and 16 processors; KILLS ends of exchanges killed; SEED=n repeats
