@@ -1,0 +1,5 @@
+//go:build linux && !weirportable
+
+package weir
+
+const sendsFiles = true
