@@ -141,6 +141,9 @@ func (m *Member) Join(ctx context.Context) (*Epoch, error) {
 		if m.epoch != nil {
 			return m.epoch, nil
 		}
+		if m.side.state == sideIdle {
+			m.queue(m.side.join()) // an epoch began, and was fenced before this goroutine came to see it
+		}
 		if err := m.wait(ctx); err != nil {
 			// The coordinator must not begin an epoch with a process that does not wait for it.
 			m.side.state = sideIdle
@@ -328,6 +331,11 @@ func (m *Member) write(conn net.Conn, ended <-chan struct{}) {
 func (m *Member) receive(msg *message) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.take(msg)
+}
+
+// take takes a message. With mu.
+func (m *Member) take(msg *message) bool {
 	if msg.Kind == msgPong {
 		m.told = msg.MemberTimeout
 		return true
