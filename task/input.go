@@ -106,6 +106,16 @@ func (in *Input) WholeRecord() (value []byte, ok bool) {
 	return value, ok
 }
 
+// Fast is the deserializer that has the next record, unless a priority event waits at the gate; nil: only Next can tell. It is for
+// a caller that decodes records itself, by the rules of serde.Deserializer.Ahead and WholeRecord, and tells by Took.
+func (in *Input) Fast() *serde.Deserializer { return in.fast }
+
+// Took tells that a record of n bytes, its length included, was taken off Fast.
+func (in *Input) Took(n int) {
+	in.fast.Took(n)
+	in.records++
+}
+
 // Next hands out the next thing that concerns the operator, without waiting. An error ends the task, and comes again:
 // a channel's (*credit.ChannelError, which names it; that of a corrupt record wraps a *serde.RecordError), or one of the
 // protocol between all channels (align).
