@@ -45,7 +45,7 @@ func (r remoteStore) Put(ctx context.Context, id int64, part string) (Blob, erro
 	if err != nil {
 		return nil, err
 	}
-	return &remoteBlob{c: c, buf: make([]byte, 0, maxChunk)}, nil
+	return &remoteBlob{c: c, frame: appendChunkHead(make([]byte, 0, frameHead+1+maxChunk))}, nil
 }
 
 // Get is part of parts.
@@ -84,10 +84,7 @@ func (c *remoteConn) send(m *message) (err error) {
 	if c.frame, err = appendFrame(c.frame[:0], m); err != nil {
 		return err
 	}
-	if err = c.conn.SetWriteDeadline(time.Now().Add(c.limit)); err == nil {
-		_, err = c.conn.Write(c.frame)
-	}
-	return c.explain(err)
+	return c.explain(writeFrame(c.conn, c.frame, c.limit))
 }
 
 // read reads an answer; a refusal is its error.
@@ -104,9 +101,9 @@ func (c *remoteConn) read() (*message, error) {
 
 // remoteBlob is a part on its way to the coordinator.
 type remoteBlob struct {
-	c    *remoteConn
-	buf  []byte
-	done bool
+	c     *remoteConn
+	frame []byte // the head of a chunk's frame, and what there is of the chunk
+	done  bool
 }
 
 func (b *remoteBlob) Write(p []byte) (n int, err error) {
@@ -114,10 +111,10 @@ func (b *remoteBlob) Write(p []byte) (n int, err error) {
 		return 0, net.ErrClosed
 	}
 	for len(p) > 0 {
-		k := min(len(p), cap(b.buf)-len(b.buf))
-		b.buf = append(b.buf, p[:k]...)
+		k := min(len(p), cap(b.frame)-len(b.frame))
+		b.frame = append(b.frame, p[:k]...)
 		n, p = n+k, p[k:]
-		if len(b.buf) == cap(b.buf) {
+		if len(b.frame) == cap(b.frame) {
 			if err := b.flush(); err != nil {
 				return n, err
 			}
@@ -127,11 +124,11 @@ func (b *remoteBlob) Write(p []byte) (n int, err error) {
 }
 
 func (b *remoteBlob) flush() error {
-	if len(b.buf) == 0 {
+	if len(b.frame) == frameHead+1 {
 		return nil
 	}
-	err := b.c.send(&message{Kind: msgChunk, chunk: b.buf})
-	b.buf = b.buf[:0]
+	err := b.c.explain(writeFrame(b.c.conn, endChunk(b.frame), b.c.limit))
+	b.frame = b.frame[:frameHead+1]
 	if err != nil {
 		return b.why(err)
 	}

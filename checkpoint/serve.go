@@ -114,10 +114,14 @@ func writeMessage(conn net.Conn, m *message, limit time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := conn.SetWriteDeadline(time.Now().Add(limit)); err != nil {
-		return err
+	return writeFrame(conn, frame, limit)
+}
+
+func writeFrame(conn net.Conn, frame []byte, limit time.Duration) error {
+	err := conn.SetWriteDeadline(time.Now().Add(limit))
+	if err == nil {
+		_, err = conn.Write(frame)
 	}
-	_, err = conn.Write(frame)
 	return err
 }
 
@@ -310,23 +314,24 @@ func (c *Coordinator) get(conn net.Conn, hello *message) error {
 		return err
 	}
 	defer r.Close()
-	return sendChunks(r, func(m *message) error { return writeMessage(conn, m, c.cfg.Timeout) })
+	return sendPart(conn, r, c.cfg.Timeout)
 }
 
-// sendChunks sends what r has, and the end.
-func sendChunks(r io.Reader, send func(*message) error) error {
-	buf := make([]byte, maxChunk)
+// sendPart sends what r has, and the end. Each chunk is read to where it is sent from.
+func sendPart(conn net.Conn, r io.Reader, limit time.Duration) error {
+	frame := appendChunkHead(make([]byte, 0, frameHead+1+maxChunk))
+	head := len(frame)
 	for {
-		n, err := io.ReadFull(r, buf)
+		n, err := io.ReadFull(r, frame[head:cap(frame)])
 		if n > 0 {
-			if err := send(&message{Kind: msgChunk, chunk: buf[:n]}); err != nil {
+			if err := writeFrame(conn, endChunk(frame[:head+n]), limit); err != nil {
 				return err
 			}
 		}
 		switch err {
 		case nil:
 		case io.EOF, io.ErrUnexpectedEOF:
-			return send(&message{Kind: msgEnd})
+			return writeMessage(conn, &message{Kind: msgEnd}, limit)
 		default:
 			return err
 		}

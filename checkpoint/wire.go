@@ -94,3 +94,13 @@ func appendFrame(dst []byte, m *message) ([]byte, error) {
 	binary.BigEndian.PutUint32(dst[at+4:], crc32.Checksum(dst[at+frameHead:], castagnoli))
 	return dst, nil
 }
+
+// appendChunkHead begins a frame whose chunk is read into the buffer behind it; endChunk completes it.
+func appendChunkHead(dst []byte) []byte { return append(dst, 0, 0, 0, 0, 0, 0, 0, 0, byte(msgChunk)) }
+
+// endChunk fills in the head of a frame that is all of b.
+func endChunk(b []byte) []byte {
+	binary.BigEndian.PutUint32(b, uint32(len(b)-frameHead))
+	binary.BigEndian.PutUint32(b[4:], crc32.Checksum(b[frameHead:], castagnoli))
+	return b
+}
