@@ -3,9 +3,15 @@
 package task_test
 
 import (
+	"context"
+	"encoding/binary"
+	"iter"
 	"testing"
 
+	"github.com/weirflow/weir/align"
+	"github.com/weirflow/weir/credit"
 	"github.com/weirflow/weir/internal/alloctest"
+	"github.com/weirflow/weir/segment"
 	"github.com/weirflow/weir/serde"
 	"github.com/weirflow/weir/serde/event"
 	"github.com/weirflow/weir/task"
@@ -49,7 +55,7 @@ func TestAllocations(t *testing.T) {
 }
 
 // TestInputAllocations checks that an element costs no memory, whichever way it takes: whole or in pieces, with and without
-// timestamp, by Next, by a processor or by one of several, barriers included.
+// timestamp, by Next, by a processor or by one of several.
 func TestInputAllocations(t *testing.T) {
 	stamped := rec(3)
 	stamped.HasTimestamp = true
@@ -121,6 +127,110 @@ func TestInputAllocations(t *testing.T) {
 			r.local.Drain()
 		})
 	})
+}
+
+// quiet is the senders' side of gates that are fed by hand; it says nothing.
+type quiet struct{}
+
+func (quiet) Resume(int) error              { return nil }
+func (quiet) AckAll(int)                    {}
+func (quiet) ReleaseChannel(int)            {}
+func (quiet) AnnounceBufferSize(int, int32) {}
+
+// quietTask is a task over such gates, to which records and barriers come without a cost of their own.
+type quietTask struct {
+	gates  []*credit.Gate
+	inputs []*task.Input
+	seq    int32
+	id     int64
+	data   segment.Buffer
+	bytes  []byte
+	typ    segment.DataType
+}
+
+func newQuietTask(t *testing.T, mode align.Mode, o event.Options, gates int) *quietTask {
+	q := &quietTask{data: segment.Wrap(records(1), segment.DataBuffer)}
+	e := event.Event{Kind: event.CheckpointBarrier, Barrier: event.Barrier{Options: o}}
+	q.bytes, q.typ = event.Append(nil, &e), event.DataTypeOf(&e, false)
+	var gis []task.GateInput
+	for range gates {
+		g := credit.NewGate(credit.GateConfig{Channels: 2, Upstream: quiet{}})
+		q.gates, gis = append(q.gates, g), append(gis, task.GateInput{Gate: g})
+	}
+	var err error
+	q.inputs, err = task.NewInputs(task.InputConfig{Mode: mode, Clock: func() align.Now { return align.Now{} }}, gis...)
+	must(t, err)
+	return q
+}
+
+// feed lets a record and a barrier arrive on each channel.
+func (q *quietTask) feed() {
+	q.id++
+	binary.BigEndian.PutUint64(q.bytes[4:], uint64(q.id))
+	for _, g := range q.gates {
+		for ch := range int32(2) {
+			g.Deliver(credit.Arrival{Channel: ch, Seq: q.seq, Buf: q.data.Retain()})
+			g.Deliver(credit.Arrival{Channel: ch, Seq: q.seq + 1, Buf: segment.Wrap(q.bytes, q.typ)})
+		}
+	}
+	q.seq += 2
+}
+
+// TestBarrierAllocations checks that a checkpoint costs no memory from the arrival of its barriers to its notice, aligned and at
+// least once, read by Next and by the iterators.
+func TestBarrierAllocations(t *testing.T) {
+	for name, mode := range map[string]align.Mode{"aligned": align.ExactlyOnce, "at least once": align.AtLeastOnce} {
+		o := alignedOptions
+		if mode == align.AtLeastOnce {
+			o = countedOptions
+		}
+		t.Run(name+"/next", func(t *testing.T) {
+			q := newQuietTask(t, mode, o, 1)
+			taken := int64(0)
+			alloctest.Zero(t, 20, 200, func() {
+				q.feed()
+				for st := task.More; st != task.Nothing; {
+					var err error
+					if st, err = q.inputs[0].Next(); err != nil {
+						t.Fatal(err)
+					}
+					if st == task.Checkpoint {
+						taken++
+					}
+				}
+			})
+			if taken != q.id {
+				t.Errorf("%d checkpoints of %d", taken, q.id)
+			}
+		})
+		t.Run(name+"/all", func(t *testing.T) {
+			q := newQuietTask(t, mode, o, 1)
+			next, stop := iter.Pull2(q.inputs[0].All(t.Context(), func(context.Context, func() bool) error { q.feed(); return nil }))
+			defer stop()
+			alloctest.Zero(t, 100, 1000, func() {
+				if _, err, ok := next(); err != nil || !ok {
+					t.Fatal(err, ok)
+				}
+			})
+			if q.id < 200 {
+				t.Errorf("%d checkpoints", q.id)
+			}
+		})
+		t.Run(name+"/all of two", func(t *testing.T) {
+			q := newQuietTask(t, mode, o, 2)
+			next, stop := iter.Pull2(task.AllOf(t.Context(), func(context.Context, func() bool) error { q.feed(); return nil },
+				task.SelectorConfig{}, q.inputs...))
+			defer stop()
+			alloctest.Zero(t, 100, 1000, func() {
+				if _, err, ok := next(); err != nil || !ok {
+					t.Fatal(err, ok)
+				}
+			})
+			if q.id < 200 {
+				t.Errorf("%d checkpoints", q.id)
+			}
+		})
+	}
 }
 
 // TestLoopAllocations checks that a turn of the loop costs no memory, with a mail in it.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirflow/weir/align"
 	"github.com/weirflow/weir/credit"
+	"github.com/weirflow/weir/ringbuf"
 	"github.com/weirflow/weir/segment"
 	"github.com/weirflow/weir/serde"
 	"github.com/weirflow/weir/serde/event"
@@ -99,6 +100,37 @@ func ExampleInput() {
 	// channel 0: before
 	// channel 1: also before
 	// checkpoint 1
+}
+
+// An input is an iterator, too: it waits by itself, here for nothing any more, and ends with its senders.
+func ExampleInput_All() {
+	gate := credit.NewGate(credit.GateConfig{Channels: 1, Upstream: nobody{}})
+	in, err := task.NewInput(task.InputConfig{Gate: gate, Clock: func() align.Now { return align.Now{} }})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer in.Close()
+	sleeper := task.NewSleeper(ringbuf.NewNotifier(), gate.Notifier())
+	e := serde.AppendElement(nil, &serde.Element{Kind: serde.Record, Value: []byte("hello")})
+	gate.Deliver(credit.Arrival{Buf: segment.Wrap(append(binary.BigEndian.AppendUint32(nil, uint32(len(e))), e...), segment.DataBuffer)})
+	for i, kind := range []event.Kind{event.EndOfData, event.EndOfPartition} {
+		e := event.Event{Kind: kind}
+		gate.Deliver(credit.Arrival{Seq: int32(i + 1), Buf: segment.Wrap(event.Append(nil, &e), event.DataTypeOf(&e, false))})
+	}
+	for st, err := range in.All(context.Background(), sleeper.Until) {
+		switch {
+		case err != nil:
+			fmt.Println(err)
+		case st == task.Element:
+			fmt.Printf("%s\n", in.Element().Value)
+		default:
+			fmt.Println(st)
+		}
+	}
+	// Output:
+	// hello
+	// END_OF_DATA
 }
 
 // nobody is the senders' side of a gate that is fed by hand.

@@ -17,6 +17,7 @@ type Waiter func(ctx context.Context, ready func() bool) error
 // range over it that is left early goes on with the next one. Nothing is allocated per turn.
 func (in *Input) All(ctx context.Context, wait Waiter) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
+		available := in.Available // made once
 		for {
 			st, err := in.Next()
 			switch {
@@ -26,7 +27,7 @@ func (in *Input) All(ctx context.Context, wait Waiter) iter.Seq2[Status, error] 
 			case st == EndOfInput:
 				return
 			case st == Nothing:
-				if err := wait(ctx, in.Available); err != nil {
+				if err := wait(ctx, available); err != nil {
 					yield(Nothing, err)
 					return
 				}
@@ -93,6 +94,7 @@ func AllOf(ctx context.Context, wait Waiter, cfg SelectorConfig, inputs ...*Inpu
 			yield(nil, err)
 			return
 		}
+		available := m.Available
 		for {
 			c.there = false
 			st, err := m.Process()
@@ -106,7 +108,7 @@ func AllOf(ctx context.Context, wait Waiter, cfg SelectorConfig, inputs ...*Inpu
 				}
 			}
 			if err == nil && st == Nothing {
-				err = wait(ctx, m.Available)
+				err = wait(ctx, available)
 			}
 			if err != nil {
 				yield(nil, err)

@@ -10,13 +10,13 @@ import (
 )
 
 // Steps is how many steps a model test takes in each mode: what the variable STEPS says (make model STEPS=1000000), else
-// share, and a tenth of it in short tests. A STEPS that is no positive number fails the test.
+// share, and half of it in short tests. A STEPS that is no positive number fails the test.
 func Steps(t testing.TB, share int) int {
 	t.Helper()
 	v := os.Getenv("STEPS")
 	if v == "" {
 		if testing.Short() {
-			return max(1, share/10)
+			return max(1, share/2)
 		}
 		return share
 	}

@@ -32,7 +32,7 @@ func failed(f *failures, do func()) (fatal bool) {
 func TestSteps(t *testing.T) {
 	for value, want := range map[string]int{"": 500, "7": 7, "1000000": 1000000} {
 		if value == "" && testing.Short() {
-			want = 50
+			want = 250
 		}
 		t.Setenv("STEPS", value)
 		if got := Steps(t, 500); got != want {
