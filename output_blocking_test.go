@@ -184,7 +184,7 @@ func TestBlockingIsLikePipelined(t *testing.T) {
 				return err
 			}
 		}
-		giant := bytes.Repeat([]byte("giant"), 2_000_000) // more than all segments hold
+		giant := bytes.Repeat([]byte("giant"), 1_000_000) // more than all segments hold
 		for range 2 {
 			if err := o.Broadcast(ctx, giant); err != nil {
 				return err

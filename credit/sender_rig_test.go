@@ -32,12 +32,14 @@ type senderRig struct {
 	wanted bool
 	sent   []sentMessage
 	// What was sent besides: backlog announcements and errors.
-	backlogs []int32
-	errors   []*ErrorResponse
-	onSend   func(m *sentMessage) // called for each message, if set
-	drop     bool                 // keep nothing of what is sent
-	files    bool                 // parts of files are taken, like a plain socket does
-	fromFile int                  // messages that were
+	backlogs  []int32
+	errors    []*ErrorResponse
+	onSend    func(m *sentMessage) // called for each message, if set
+	drop      bool                 // keep nothing of what is sent
+	onlyCount bool                 // of what is sent, only how much it is
+	counted   int
+	files     bool // parts of files are taken, like a plain socket does
+	fromFile  int  // messages that were
 }
 
 var senderPartition = MakePartitionID(ID{1}, 0, ID{2}, ID{3}, 0, 0)
@@ -101,6 +103,11 @@ func (r *senderRig) WriteBuffer(h *BufferHeader, b segment.Buffer) {
 		r.room--
 	}
 	if r.drop {
+		b.Release()
+		return
+	}
+	if r.onlyCount {
+		r.counted++
 		b.Release()
 		return
 	}
