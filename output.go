@@ -303,31 +303,45 @@ func (o *Output) Subpartitions() int { return o.cfg.Subpartitions }
 // Write puts a record where the output's partitioning says, by its key. It waits for memory as long as ctx allows. value is
 // free again when it returns. After a context's error nothing of the record was written, unless errors.Is(err, ErrHalfWritten).
 func (o *Output) Write(ctx context.Context, key, value []byte) error {
-	var sub int
+	if o.cfg.Partition != RoundRobin {
+		return o.writeElsewhere(ctx, key, value)
+	}
+	sub := o.turn
+	if o.turn++; o.turn == o.cfg.Subpartitions {
+		o.turn = 0
+	}
+	// TryWriteBytes, without the calls: this is most of what a record costs. There is no call before the copy but those that end it, so
+	// that the compiler keeps everything in registers.
+	if o.attention.Load() != 0 {
+		return o.writeSlow(ctx, sub, value)
+	}
+	open := o.w.Slots()
+	if uint(sub) >= uint(len(open)) {
+		return o.writeSlow(ctx, sub, value)
+	}
+	b := &open[sub]
+	p := b.Spare()
+	if len(p)-recordHead <= len(value) {
+		return o.writeSlow(ctx, sub, value)
+	}
+	n := uint64(len(value))
+	binary.BigEndian.PutUint64(p, (n+5)<<32|1<<24|n>>8) // length of tag, length and value; tag; length of the value
+	p[8] = byte(n)
+	copy(p[recordHead:], value)
+	b.Advance(recordHead + len(value))
+	b.Commit()
+	return nil
+}
+
+// writeElsewhere is Write of the partitionings that take longer to decide.
+func (o *Output) writeElsewhere(ctx context.Context, key, value []byte) error {
 	switch o.cfg.Partition {
 	case ByKeyGroup:
-		sub = o.SubpartitionOf(key)
-	case RoundRobin:
-		sub = o.turn
-		if o.turn++; o.turn == o.cfg.Subpartitions {
-			o.turn = 0
-		}
+		return o.WriteTo(ctx, o.SubpartitionOf(key), value)
 	case Broadcast:
 		return o.Broadcast(ctx, value)
 	}
-	// TryWriteBytes, without the calls: this is most of what a record costs.
-	if b := o.w.Slot(sub); b != nil && o.attention.Load() == 0 {
-		if p := b.Spare(); len(p)-recordHead > len(value) {
-			n := uint64(len(value))
-			binary.BigEndian.PutUint64(p, (n+5)<<32|1<<24|n>>8) // length of tag, length and value; tag; length of the value
-			p[8] = byte(n)
-			copy(p[recordHead:], value)
-			b.Advance(recordHead + len(value))
-			b.Commit()
-			return nil
-		}
-	}
-	return o.writeSlow(ctx, sub, value)
+	return o.WriteTo(ctx, 0, value)
 }
 
 // recordHead is what stands before a record's value: its length, its tag, the length of the value.
@@ -425,6 +439,9 @@ func (o *Output) CommitBuffer(n int) error {
 	return nil
 }
 
+// writeSlow is not inlined, as its closure would take Write's registers.
+//
+//go:noinline
 func (o *Output) writeSlow(ctx context.Context, sub int, value []byte) error {
 	return o.retry(ctx, func() error { return o.w.WriteBytes(sub, value) })
 }

@@ -39,9 +39,9 @@ func markLen(m int32) int32 {
 // Flink: BufferBuilder.
 type Builder struct {
 	b      Buffer
-	mem    []byte
-	n      int32 // written, committed or not
-	limit  int32 // SetCap
+	mem    []byte // up to the limit, the whole segment beyond it; once done, only what was written
+	n      int    // written, committed or not
+	limit  int32  // SetCap
 	done   bool
 	reader bool
 }
@@ -56,7 +56,8 @@ func MakeBuilder(b Buffer) Builder {
 	if b.h.marker.Load() != 0 {
 		b.h.marker.Store(0)
 	}
-	return Builder{b: b, mem: mem, limit: int32(min(len(mem), math.MaxInt32))}
+	limit := min(len(mem), math.MaxInt32)
+	return Builder{b: b, mem: mem[:limit], limit: int32(limit)}
 }
 
 // Append copies as much of p as there is room for and returns how much. It is not visible before Commit. After Finish it
@@ -65,8 +66,8 @@ func (w *Builder) Append(p []byte) int {
 	if w.done {
 		return w.late()
 	}
-	n := copy(w.mem[w.n:w.limit], p)
-	w.n += int32(n)
+	n := copy(w.mem[w.n:], p)
+	w.n += n
 	return n
 }
 
@@ -78,20 +79,16 @@ func (w *Builder) late() int {
 	return 0
 }
 
-// Spare returns the room that is left, to be filled in place and then taken by Advance. It is valid until the next call.
-func (w *Builder) Spare() []byte {
-	if w.done {
-		return nil
-	}
-	return w.mem[w.n:w.limit:w.limit]
-}
+// Spare returns the room that is left, to be filled in place and then taken by Advance; none after Finish. It is valid until
+// the next call.
+func (w *Builder) Spare() []byte { return w.mem[w.n:len(w.mem):len(w.mem)] }
 
 // Advance counts the first n bytes of Spare as written. n beyond the room is a misuse and is cut.
 func (w *Builder) Advance(n int) {
-	if w.done || uint(n) > uint(w.limit-w.n) {
+	if uint(n) > uint(len(w.mem)-w.n) {
 		n = w.cutAdvance(n)
 	}
-	w.n += int32(n)
+	w.n += n
 }
 
 // cutAdvance is the cold end of Advance, so that it can be inlined.
@@ -100,25 +97,25 @@ func (w *Builder) cutAdvance(n int) int {
 		return w.late()
 	}
 	w.b.h.misuse(badWindow, ErrRange)
-	return min(max(n, 0), int(w.limit-w.n))
+	return min(max(n, 0), len(w.mem)-w.n)
 }
 
 // Commit lets the reader see everything written so far.
 func (w *Builder) Commit() {
 	if !w.done {
-		w.b.h.marker.Store(w.n)
+		w.b.h.marker.Store(int32(w.n))
 	}
 }
 
 // Publish is Advance and Commit in one, for the hot path: it counts the first n bytes of Spare as written and lets the reader
 // see everything so far. n beyond the room is a misuse, and publishes what there is room for.
 func (w *Builder) Publish(n int) {
-	if uint(n) > uint(w.limit-w.n) || w.done {
+	if w.done || uint(n) > uint(len(w.mem)-w.n) {
 		w.publishSlow(n)
 		return
 	}
-	w.n += int32(n)
-	w.b.h.marker.Store(w.n)
+	w.n += n
+	w.b.h.marker.Store(int32(w.n))
 }
 
 func (w *Builder) publishSlow(n int) {
@@ -130,16 +127,17 @@ func (w *Builder) publishSlow(n int) {
 func (w *Builder) Finish() int {
 	if !w.done {
 		w.done = true
-		w.b.h.marker.Store(markFinished(w.n))
+		w.mem = w.mem[:w.n]
+		w.b.h.marker.Store(markFinished(int32(w.n)))
 	}
-	return int(w.n)
+	return w.n
 }
 
 // Finished tells whether Finish was called.
 func (w *Builder) Finished() bool { return w.done }
 
 // Full tells whether there is no more room.
-func (w *Builder) Full() bool { return w.n >= w.limit }
+func (w *Builder) Full() bool { return w.n >= int(w.limit) }
 
 // Cap returns how many bytes the builder takes in all.
 func (w *Builder) Cap() int { return int(w.limit) }
@@ -147,11 +145,15 @@ func (w *Builder) Cap() int { return int(w.limit) }
 // SetCap sets how many bytes the builder takes in all (buffer debloating): not below what is written, not above the
 // segment's size (BufferBuilder#trim).
 func (w *Builder) SetCap(n int) {
-	w.limit = int32(min(max(n, int(w.n)), len(w.mem)))
+	limit := min(max(n, w.n), cap(w.mem), math.MaxInt32)
+	w.limit = int32(limit)
+	if !w.done {
+		w.mem = w.mem[:limit]
+	}
 }
 
 // Written returns how many bytes were written, committed or not.
-func (w *Builder) Written() int { return int(w.n) }
+func (w *Builder) Written() int { return w.n }
 
 // SetType sets the data type; to be called before NewReader.
 func (w *Builder) SetType(t DataType) { w.b = w.b.WithType(t) }
@@ -189,7 +191,7 @@ func (w *Builder) newReader(at int32) Reader {
 // Close gives the builder's reference up. It may be called again.
 func (w *Builder) Close() {
 	b := w.b
-	*w = Builder{n: w.n, limit: w.limit, done: true, reader: true}
+	*w = Builder{mem: w.mem[:w.n], n: w.n, limit: w.limit, done: true, reader: true}
 	b.Release()
 }
 

@@ -459,7 +459,7 @@ func TestBuilderRules(t *testing.T) {
 		t.Fatal("Finished is of what the reader saw last")
 	}
 	*seen = nil
-	if w.Append([]byte("x")) != 0 || len(*seen) != 1 || w.Spare() != nil {
+	if w.Append([]byte("x")) != 0 || len(*seen) != 1 || len(w.Spare()) != 0 {
 		t.Fatal("append after finish")
 	}
 	w.Advance(1)

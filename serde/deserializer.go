@@ -183,6 +183,17 @@ func (d *Deserializer) WholeElement() (value []byte, ok bool) {
 	return nil, false
 }
 
+// Ahead returns what is left of the current buffer, for a caller that takes records out of it itself and tells by Took. It takes only
+// whole records that have more bytes behind them and are not longer than DeserializerConfig.MaxRecord; Next does the rest, and
+// Ahead is empty while Next has something else to do first. It is valid until the next call.
+func (d *Deserializer) Ahead() []byte { return d.data[d.pos:] }
+
+// Took tells that a record of n bytes, its length included, was taken off Ahead.
+func (d *Deserializer) Took(n int) {
+	d.pos += n
+	d.count++
+}
+
 // next is all of Next that is not a whole record with more bytes behind it.
 func (d *Deserializer) next() ([]byte, Result, error) {
 	if d.err != nil {

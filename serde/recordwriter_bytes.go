@@ -31,15 +31,10 @@ func (w *RecordWriter[O]) TryWriteBytes(sub int, value []byte) bool {
 	return true
 }
 
-// Slot returns the builder that records for sub are written into, for a caller that encodes them there itself and keeps to the rules
-// of TryWriteBytes: a whole record, and a byte to spare behind it. Nil if there is no such subpartition or a record is half
-// written. It is valid until the next call of another method.
-func (w *RecordWriter[O]) Slot(sub int) *segment.Builder {
-	if uint(sub) < uint(len(w.open)) {
-		return &w.open[sub]
-	}
-	return nil
-}
+// Slots returns the builders that records for the subpartitions are written into, for a caller that encodes them there itself and keeps
+// to the rules of TryWriteBytes: a whole record, and a byte to spare behind it. There are none while a record is half written.
+// They are valid until the next call of another method.
+func (w *RecordWriter[O]) Slots() []segment.Builder { return w.open }
 
 // WriteBytes writes a stream record without timestamp whose value is an array of bytes, as Flink's serializer of byte[]
 // writes it: tag, length, bytes. Errors are those of WriteRecord.
