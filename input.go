@@ -367,7 +367,7 @@ func (in *Input) Next(ctx context.Context) (*Element, error) {
 			head := binary.BigEndian.Uint64(p)
 			n := int(head >> 32) // length of the record
 			// Then its tag and the length of its value, which ends where the record does.
-			if uint64(uint32(head))<<8|uint64(p[8]) == uint64(1<<32|(n-5)) && n < len(p)-4 && n <= in.node.cfg.MaxRecord {
+			if uint64(uint32(head))<<8|uint64(p[8]) == 1<<32|uint64(n-5) && n < len(p)-4 && n <= in.node.cfg.MaxRecord {
 				in.task.Took(n + 4)
 				e := &in.el
 				e.Kind, e.HasTimestamp, e.Channel = Record, false, in.task.Channel()
