@@ -110,6 +110,7 @@ type figure struct {
 	allocs         float64 // per frame, record or round trip
 	p50, p99, p999 float64 // of round trips, us
 	kept, slowest  float64 // of channels that are read while one is not
+	wakes          float64 // of a round trip, us
 }
 
 // figureOf makes a figure of what the two sides measured.
@@ -139,6 +140,8 @@ type weirLine struct {
 	P999          float64 `json:"p999_us"`
 	Kept          float64 `json:"kept"`
 	SlowestOfMean float64 `json:"slowest_of_mean"`
+	WakeConsumer  float64 `json:"wake_consumer_us"`
+	WakeLoop      float64 `json:"wake_loop_us"`
 	Beside        []struct {
 		Row      string  `json:"row"`
 		Rate     float64 `json:"rate"`
@@ -158,7 +161,7 @@ func (l *weirLine) figures(name, unit string) map[string]figure {
 	}
 	all := map[string]figure{name: {
 		rate: l.Rate, cpu: cpu(l.CPUPerGB, l.CPUPerM), allocs: l.Allocs, p50: l.P50, p99: l.P99, p999: l.P999,
-		kept: l.Kept, slowest: l.SlowestOfMean,
+		kept: l.Kept, slowest: l.SlowestOfMean, wakes: 2 * (l.WakeConsumer + l.WakeLoop),
 	}}
 	for _, b := range l.Beside {
 		all[b.Row] = figure{rate: b.Rate, cpu: cpu(b.CPUPerGB, b.CPUPerM), allocs: b.Allocs}

@@ -14,12 +14,16 @@ type row struct {
 // versus is a comparison that is printed: weir's row against another one of the same rounds.
 type versus struct{ row, base string }
 
+// sum is a comparison of a row's round trips with those of another one and the wake-ups that the row has measured of its own.
+type sum struct{ row, base string }
+
 // scenario is one kind of work.
 type scenario struct {
 	name, title string
 	unit        string
 	rows        []row
 	against     []versus
+	sums        []sum
 }
 
 const (
@@ -151,6 +155,7 @@ var scenarios = []scenario{
 		},
 		against: []versus{{"weir", "raw-epollyield"}, {"weir", "raw-spin"}, {"weir-park", "raw-epoll"}, {"weir-park@same", "raw-epoll@same"}, {"weir-task", "weir"},
 			{"weir-park-task", "weir-park"}, {"weir", "net.Conn"}, {"weir", "gnet"}, {"weir", "netpoll"}, {"weir", "smux"}, {"weir", "yamux"}, {"weir", "gRPC"}, {"weir", "NATS"}},
+		sums: []sum{{"weir-task", "raw-epollyield"}, {"weir-park-task", "raw-epoll"}},
 	},
 	{
 		name: "flink", title: "records of 100 bytes over 8 channels, Flink at one end, both or none", unit: recordsUnit,

@@ -129,4 +129,18 @@ func (sc *scenario) printRatios(figures map[string][]figure) {
 		fmt.Println()
 	}
 	fmt.Println()
+	for _, v := range sc.sums {
+		own, base := figures[v.row], figures[v.base]
+		if len(own) == 0 || len(base) == 0 {
+			continue
+		}
+		var ratios []float64
+		for i := range own {
+			ratios = append(ratios, own[i].p50/(base[i].p50+own[i].wakes))
+		}
+		_, wakes, _ := spread(own, func(f *figure) float64 { return f.wakes })
+		low, mid, high := measure.Spread(ratios)
+		fmt.Printf("%s: its wake-ups take %.2f us; p50 is %s of the sum of those and the p50 of %s.\n\n", v.row, wakes,
+			brackets("%.2f", low, mid, high), v.base)
+	}
 }

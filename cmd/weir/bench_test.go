@@ -56,6 +56,9 @@ func TestBenchLatency(t *testing.T) {
 		if r.P50 <= 0 || r.P99 < r.P50 || r.P999 < r.P99 || r.Unit != "trips" {
 			t.Errorf("%s: %+v", args, r)
 		}
+		if wakes := r.WakeConsumer > 0 && r.WakeLoop > 0; wakes != strings.Contains(args, "task") {
+			t.Errorf("%s: wake-ups of %v and %v us", args, r.WakeConsumer, r.WakeLoop)
+		}
 	}
 }
 

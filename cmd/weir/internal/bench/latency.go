@@ -27,6 +27,14 @@ func newPing(r *role, out, in string) (*weir.Output, *weir.Input, error) {
 // sendLatency measures round trips.
 func sendLatency(ctx context.Context, r *role) error {
 	r.latencies = new(measure.Histogram)
+	if r.opt.Task {
+		consumer, loop, err := wakeUps(ctx, r.node.Loop())
+		if err != nil {
+			return err
+		}
+		figures := map[string]float64{"wake_consumer_us": consumer.Micros(0.5), "wake_loop_us": loop.Micros(0.5)}
+		r.opening = func() (func() map[string]float64, error) { return func() map[string]float64 { return figures }, nil }
+	}
 	out, in, err := newPing(r, "ping", "pong")
 	if err != nil {
 		return err
@@ -80,6 +88,7 @@ func (r *role) ping() {
 
 func moreLatency(res *Result, _, send *measure.Result) error {
 	res.P50, res.P99, res.P999 = send.Extra["p50_us"], send.Extra["p99_us"], send.Extra["p999_us"]
+	res.WakeConsumer, res.WakeLoop = send.Extra["wake_consumer_us"], send.Extra["wake_loop_us"]
 	if send.Extra["samples"] == 0 || res.P50 <= 0 {
 		return errors.New("latency: no round trip in the window")
 	}

@@ -44,6 +44,10 @@ type Result struct {
 	// slowest of them over their mean. Of scenario fan.
 	Kept          float64 `json:"kept,omitempty"`
 	SlowestOfMean float64 `json:"slowest_of_mean,omitempty"`
+	// WakeConsumer is the median time from a loop's wake-up until a consumer that is a goroutine of its own runs, WakeLoop that from
+	// its post until the loop runs it. A round trip has two of each. Of scenario latency with --task-goroutine.
+	WakeConsumer float64 `json:"wake_consumer_us,omitempty"`
+	WakeLoop     float64 `json:"wake_loop_us,omitempty"`
 	// OfFlink is what a record costs weir's end over what it costs Flink's. Of scenarios flink-send and flink-recv.
 	OfFlink float64 `json:"cpu_of_flink,omitempty"`
 	// Barriers is what barriers do to the data behind which they go. Of scenario align.
@@ -189,6 +193,10 @@ func (r *Result) print(out io.Writer) error {
 	p.f("  collector %d cycles, %.0f us of pauses\n", r.GCs, r.GCPause)
 	if r.P50 > 0 {
 		p.f("  latency   p50 %.2f, p99 %.2f, p99.9 %.2f us\n", r.P50, r.P99, r.P999)
+	}
+	if r.WakeLoop > 0 {
+		p.f("  wake-ups  of the consumer %.2f, of the loop %.2f us; a round trip has two of each: %.2f us of it\n", r.WakeConsumer, r.WakeLoop,
+			2*(r.WakeConsumer+r.WakeLoop))
 	}
 	for _, x := range r.Points {
 		p.f("  %6d channels: %.3f CPU-us a frame, %.2f GB/s, %.5f allocations each, %.1f credits a message, %.0f bytes a write\n",
