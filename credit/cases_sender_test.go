@@ -97,6 +97,15 @@ func TestReportingALN14(t *testing.T) {
 			t.Errorf("%d messages more", len(sent))
 		}
 	})
+	t.Run("the timer of an older checkpoint", func(t *testing.T) {
+		var sink sinkCalls
+		r := start(t, &sink)
+		r.part.AlignedBarrierTimeout(6)
+		sink.is(t)
+		if sent := r.take(); len(sent) != 0 {
+			t.Errorf("%d messages were sent", len(sent))
+		}
+	})
 	t.Run("in time", func(t *testing.T) {
 		var sink sinkCalls
 		r := start(t, &sink)

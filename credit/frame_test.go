@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -325,6 +326,7 @@ func TestServerRefuses(t *testing.T) {
 		want error
 	}{
 		{"magic", put(g["credit"], 4, 0xBB), ErrBadMagic},
+		{"magic's end", put(g["credit"], 7, 0), ErrBadMagic},
 		{"length 0", patch(g["credit"], 0, 0), ErrFrameLength},
 		{"length 3", patch(g["credit"], 0, 3), ErrFrameLength},
 		{"length 8", patch(g["close"], 0, 8), ErrFrameLength},
@@ -392,6 +394,7 @@ func TestClientRefuses(t *testing.T) {
 		want error
 	}{
 		{"magic", put(data, 4, 0xBB), ErrBadMagic},
+		{"magic's end", put(data, 7, 0), ErrBadMagic},
 		{"length 8", patch(data, 0, 8), ErrFrameLength},
 		{"length negative", patch(data, 0, 0x80000034), ErrFrameLength},
 		{"id 2", put(data, 8, 2), ErrUnknownMessage},
@@ -444,6 +447,26 @@ func TestClientRefuses(t *testing.T) {
 			if again := d.Feed(empty, &l); again != err || len(l.lines) > 0 {
 				t.Errorf("%s by %d: the decoder went on: %v", tc.name, step, again)
 			}
+		}
+	}
+}
+
+// TestClaimedLengthCostsNothing: memory for a body comes with its bytes, not with the length that its header claims.
+func TestClaimedLengthCostsNothing(t *testing.T) {
+	for name, feed := range map[string]func(p []byte) error{
+		"error": func(p []byte) error {
+			return NewClientDecoder(DecoderConfig{}).Feed(append(appendFrame(nil, MsgErrorResponse, DefaultMaxError), p...), new(clientLog))
+		},
+		"task event": func(p []byte) error {
+			return new(ServerDecoder).Feed(append(appendFrame(nil, MsgTaskEventRequest, DefaultMaxTaskEvent), p...), new(serverLog))
+		},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := feed(make([]byte, 100))
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; err != nil || used > 64<<10 {
+			t.Errorf("%s: 100 bytes of a long body took %d bytes, %v", name, used, err)
 		}
 	}
 }

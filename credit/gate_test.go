@@ -276,11 +276,11 @@ func TestGateSeveralSubpartitionsEnd(t *testing.T) {
 
 func TestGateEndOfData(t *testing.T) {
 	for _, tc := range []struct {
-		second event.StopMode
-		want   EndOfDataStatus
-	}{{event.Drain, Drained}, {event.NoDrain, Stopped}} {
+		first, second event.StopMode
+		want          EndOfDataStatus
+	}{{event.Drain, event.Drain, Drained}, {event.Drain, event.NoDrain, Stopped}, {event.NoDrain, event.Drain, Stopped}} {
 		g := newTG(t, 2, GateConfig{})
-		g.event(0, endOfData)
+		g.event(0, event.Event{Kind: event.EndOfData, StopMode: tc.first})
 		g.polls("0:EndOfData")
 		if g.EndOfData() != NotEndOfData {
 			t.Error("ended after one of two")

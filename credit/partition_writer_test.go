@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirflow/weir/ringbuf"
 	"github.com/weirflow/weir/segment"
+	"github.com/weirflow/weir/serde/event"
 )
 
 // hang is when a test that waits for something gives up.
@@ -179,6 +180,23 @@ func TestOverflowWakes(t *testing.T) {
 	l.join()
 	l.sent = nil
 	l.close()
+}
+
+// TestEventWakes: the loop is woken for each event, and for a buffer only when asked.
+func TestEventWakes(t *testing.T) {
+	woken := 0
+	r := newSenderRig(t, PartitionConfig{Exclusive: 2, Wake: func() { woken++ }}, 4, 64)
+	defer r.close()
+	b, ok := r.w.Take(0)
+	if !ok {
+		t.Fatal("no segment")
+	}
+	if r.w.Add(0, segment.ReadAll(b.Resized(1)), 0); woken != 0 {
+		t.Errorf("woken %d times for a buffer", woken)
+	}
+	if r.w.AddEvent(0, senderBarrier(1, event.Aligned, 0)); woken != 1 {
+		t.Errorf("woken %d times for an event", woken)
+	}
 }
 
 // TestCRD03 (CRD-03): a writer that appends a little, flushes and waits for the echo never waits for ever, whatever the

@@ -400,6 +400,7 @@ func TestSeedRows38And39Persist(t *testing.T) {
 	r.text(0, "a")
 	r.text(1, "b")
 	r.event(0, unaligned(1))
+	r.text(0, "behind")
 	r.polls("0:CheckpointBarrier 1")
 	for ch := range 2 {
 		if err := r.gate.CheckpointStarted(ch, &start.Barrier); err != nil {
