@@ -239,7 +239,7 @@ func (g *Gate) Available() bool { return g.ready.Len() > 0 || g.ended == len(g.c
 
 // HasPriority reports whether a priority event waits, or may wait in a link: one atomic load, meant to be asked before
 // each record.
-func (g *Gate) HasPriority() bool { return g.sig.priority.Load() || g.ready.PriorityLen() > 0 }
+func (g *Gate) HasPriority() bool { return g.sig.priority.Load() }
 
 // Alert makes HasPriority true until the task has looked, and wakes it: something other than a priority event is to come
 // before the next record, for instance a timer. Any goroutine.
@@ -282,7 +282,15 @@ func (g *Gate) Fill() int {
 			}
 		}
 	}
+	g.keepPriority()
 	return n
+}
+
+// keepPriority keeps the flag up as long as the ready line has a priority event, so that HasPriority need not look there.
+func (g *Gate) keepPriority() {
+	if g.ready.PriorityLen() > 0 {
+		g.sig.priority.Store(true)
+	}
 }
 
 // DrainRing is Fill, by the name that checkpoints use: afterwards everything that arrived before the call is in the
@@ -360,6 +368,7 @@ func (g *Gate) enqueue(c *gateChannel, priority bool, seq int32, force bool) {
 		g.ready.PushPriority(ch)
 	}
 	c.enqueued, c.enqueuedPriority = true, priority
+	g.keepPriority()
 	if g.onReady != nil {
 		if priority && g.ready.PriorityLen() == 1 {
 			g.onReady(true)
