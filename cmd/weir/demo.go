@@ -15,7 +15,7 @@ func newDemo() []*cobra.Command {
 	var opt demo.Options
 	run := &cobra.Command{
 		Use:   "demo",
-		Short: "Show the library at work: seven processes, real text, a sleeping receiver, and a proof",
+		Short: "Show the library at work: processes, real text, a sleeping receiver, killed ones, and a proof",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if opt.Lines < 1000 || opt.Seconds < 2 {

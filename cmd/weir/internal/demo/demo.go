@@ -38,7 +38,7 @@ const (
 
 // Run runs both stages and prints what they prove. The error says what was not proved.
 func Run(ctx context.Context, out io.Writer, opt Options) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(opt.Seconds*float64(time.Second))+40*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(opt.Seconds*float64(time.Second))+80*time.Second)
 	defer cancel()
 	files, err := findInput(opt.Input)
 	if err != nil {
@@ -71,7 +71,7 @@ func Run(ctx context.Context, out io.Writer, opt Options) error {
 	}
 	opt = d.opt
 	fmt.Fprintf(out, "weir demo: %d lines from %d files, 2 senders, 3 receivers, a process each\n\n", opt.Lines, len(files))
-	return errors.Join(d.keyed(ctx), d.fan(ctx))
+	return errors.Join(d.keyed(ctx), d.fan(ctx), d.crash(ctx))
 }
 
 // demo is one run.
