@@ -364,3 +364,27 @@ func TestNestedReplays(t *testing.T) {
 		check(t, in.Close())
 	}
 }
+
+// TestLimitCountsWhatWaits: what waits to be replayed counts against the limit. The items are those of TestNestedReplays, where 800
+// bytes wait when the next 100 are stored.
+func TestLimitCountsWhatWaits(t *testing.T) {
+	var out []string
+	in, err := NewStoring(StoringConfig{Limit: 850, PageSize: 100, Bounded: true,
+		Clock: func() Now { return Now{} }, Gate: &listGate{channels: 4, items: parseItems(t,
+			"B 0 1, B 1 1, B 2 1, B 0 2, B 1 2, B 0 3, b 0 1, C 1 3, b 1 2, C 2 2, b 2 3, B 3 1, b 3 4")}})
+	check(t, err, in.Register(oldTask{out: &out}))
+	for {
+		it, st, err := in.Poll()
+		if check(t, err); st == credit.End {
+			break
+		}
+		it.Buf.Release()
+	}
+	limited := slices.ContainsFunc(out, func(s string) bool {
+		return strings.HasPrefix(s, "ABORT(3,AlignmentLimitExceededException")
+	})
+	if !limited {
+		t.Errorf("checkpoint 3 was not given up: %q", out)
+	}
+	check(t, in.Close())
+}

@@ -22,3 +22,24 @@ func TestReleaserFindsItsRingFull(t *testing.T) {
 	r.Close()
 	closeAll(t, p, l)
 }
+
+// TestNextClosePassesItsReferenceOn: the reader has none left to give up.
+func TestNextClosePassesItsReferenceOn(t *testing.T) {
+	p := mustPool(t, Config{Segments: 2, SegmentSize: 64})
+	l := mustLocal(t, p, LocalConfig{Required: 2, Max: 2})
+	w := MakeBuilder(mustTake(t, l))
+	r := w.NewReader()
+	w.Append([]byte("abc"))
+	w.Finish()
+	w.Close()
+	b, finished := r.NextClose()
+	if !finished || !r.IsZero() {
+		t.Errorf("finished %t, and the reader holds on: %t", finished, !r.IsZero())
+	}
+	r.Close()
+	if string(b.Bytes()) != "abc" || b.Refs() != 1 {
+		t.Errorf("%q with %d references", b.Bytes(), b.Refs())
+	}
+	b.Release()
+	closeAll(t, p, l)
+}

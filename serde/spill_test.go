@@ -186,6 +186,33 @@ func TestSpillCleared(t *testing.T) {
 	})
 }
 
+// TestSpillFilesAreClosed: no descriptor is left to the collector.
+func TestSpillFilesAreClosed(t *testing.T) {
+	eachSpillMode(t, func(t *testing.T, cfg DeserializerConfig, _ string) {
+		cfg.exact, cfg.SpillThreshold = true, 100
+		var files []*os.File
+		cfg.openFile = func(name string) (*os.File, error) {
+			f, err := openExclusive(name)
+			files = append(files, f)
+			return f, err
+		}
+		d := NewDeserializer(cfg)
+		if err := d.SetBuffer(segment.Wrap(framed(pattern(1, 500))[:300], segment.DataBuffer)); err != nil {
+			t.Fatal(err)
+		}
+		if _, res, err := d.Next(); err != nil || res != Partial {
+			t.Fatalf("%v, %v", res, err)
+		}
+		d.Close()
+		if len(files) != 1 {
+			t.Fatalf("%d files", len(files))
+		}
+		if err := files[0].Close(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("the file was left open (closing it: %v)", err)
+		}
+	})
+}
+
 // TestSpillNames: the files are named as Flink's.
 func TestSpillNames(t *testing.T) {
 	cfg := DeserializerConfig{exact: true, SpillThreshold: 10, SpillDirs: []string{t.TempDir()}, keepName: true}
