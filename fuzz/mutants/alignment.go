@@ -9,7 +9,7 @@ var alignment = []Mutant{
 		File:  "align/table.go",
 		Old:   "timedOut:      do(unalignedCollecting, actPromoteAll, actUnalign,",
 		New:   "timedOut:      do(unalignedCollecting, actUnalign,",
-		Tests: []string{"align.TestAgainstTwin", "align.TestRecorded"},
+		Tests: []string{"align.TestRecorded"},
 	},
 	{
 		Name:  "snapshot-before-start",
@@ -41,7 +41,7 @@ var alignment = []Mutant{
 		File:  "align/aligner.go",
 		Old:   "if !b.Options.IsUnaligned() && !injected {\n\t\t\treturn a.resume(ch)\n\t\t}",
 		New:   "",
-		Tests: []string{"align.TestALN26OneResumePerBarrier"},
+		Tests: []string{"align.TestRecorded", "align.TestAgainstTwin"},
 	},
 	{
 		Name:  "subsumed-without-a-word",
@@ -113,7 +113,7 @@ var alignment = []Mutant{
 		File:  "align/step.go",
 		Old:   "case o.Snapshot.IsSavepoint():",
 		New:   "case o.Snapshot.IsSavepoint() && false:",
-		Tests: []string{"align.TestRefusalAborts"},
+		Tests: []string{"align.TestRecorded", "align.TestErrorsNameTheirCheckpoint"},
 	},
 	{
 		Name:  "ended-channel-resumed",
@@ -156,11 +156,11 @@ var alignment = []Mutant{
 		Tests: []string{"align.TestRecorded"},
 	},
 	{
-		Name:  "alignment-bytes-always",
-		What:  "bytes count as aligned although no alignment runs",
+		Name:  "alignment-bytes-kept",
+		What:  "the bytes of an alignment count for the next one, too",
 		File:  "align/measure.go",
-		Old:   "if m.aligning {\n\t\tm.bytes += int64(n)\n\t}",
-		New:   "m.bytes += int64(n)",
+		Old:   "m.aligning, m.bytes = false, 0",
+		New:   "m.aligning = false",
 		Tests: []string{"align.TestMetrics"},
 	},
 	{
@@ -169,7 +169,7 @@ var alignment = []Mutant{
 		File:  "align/measure.go",
 		Old:   "m.owed, m.owedID = true, b.ID",
 		New:   "m.owed, m.owedID = false, b.ID",
-		Tests: []string{"align.TestMetrics"},
+		Tests: []string{"task.TestCompletedHasMetrics"},
 	},
 	{
 		Name:  "end-of-data-unacknowledged",
@@ -201,7 +201,7 @@ var alignment = []Mutant{
 		File:  "align/input.go",
 		Old:   "ch := in.first + it.Channel",
 		New:   "ch := it.Channel",
-		Tests: []string{"align.TestALN09FlatNumbers"},
+		Tests: []string{"task.TestAlignmentOverGates"},
 	},
 	{
 		Name:  "guard-takes-twice",
@@ -233,7 +233,7 @@ var alignment = []Mutant{
 		File:  "align/storing.go",
 		Old:   "copy(s.queue[1:], s.queue)\n\t\ts.queue[0] = s.replay",
 		New:   "s.queue[len(s.queue)-1] = s.replay",
-		Tests: []string{"align.TestNestedReplays", "align.TestStoringModel"},
+		Tests: []string{"align.TestNestedReplays"},
 	},
 	{
 		Name:  "stored-limit-per-round",
@@ -241,7 +241,7 @@ var alignment = []Mutant{
 		File:  "align/storing.go",
 		Old:   "if s.limit > 0 && s.queued+s.store.Bytes() > s.limit {",
 		New:   "if s.limit > 0 && s.store.Bytes() > s.limit {",
-		Tests: []string{"align.TestALN16LimitCountsFromTheBeginning"},
+		Tests: []string{"align.TestLimitCountsWhatWaits"},
 	},
 	{
 		Name:  "stored-barrier-unanswered",

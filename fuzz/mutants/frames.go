@@ -16,7 +16,7 @@ var frames = []Mutant{
 		File:  "credit/frame_reader.go",
 		Old:   "if length < FrameHeaderLen || length > 1<<31-1 {",
 		New:   "if length > 1<<31-1 {",
-		Tests: []string{"credit.TestServerRefuses"},
+		Tests: []string{"credit.TestClientRefuses"},
 	},
 	{
 		Name:  "frame-without-limit",
@@ -32,7 +32,7 @@ var frames = []Mutant{
 		File:  "credit/frame_reader.go",
 		Old:   "n := min(len(p), r.body-len(r.acc))",
 		New:   "if r.acc == nil {\n\t\tr.acc = make([]byte, 0, r.body)\n\t}\n\tn := min(len(p), r.body-len(r.acc))",
-		Tests: []string{"credit.TestCRD33Frames"},
+		Tests: []string{"credit.TestClaimedLengthCostsNothing"},
 	},
 	{
 		Name:  "buffer-length-unchecked",
@@ -112,7 +112,7 @@ var frames = []Mutant{
 		File:  "credit/frame_encode.go",
 		Old:   "p.headerLen()+4*len(partials)+int(h.Size))",
 		New:   "p.headerLen()+int(h.Size))",
-		Tests: []string{"credit.TestGoldenClientFrames"},
+		Tests: []string{"credit.TestSeedRows21To23Partial"},
 	},
 	{
 		Name:  "event-location-of-no-bytes",

@@ -32,7 +32,7 @@ var ledger = []Mutant{
 		File:  "credit/ledger.go",
 		Old:   "if l.released {\n\t\treturn 0\n\t}\n\tl.exclusive++",
 		New:   "l.exclusive++",
-		Tests: []string{"credit.TestSeedRow104RecycleAfterRelease"},
+		Tests: []string{"credit.TestLedgerRelease"},
 	},
 	{
 		Name:  "credit-told-twice",
@@ -40,7 +40,7 @@ var ledger = []Mutant{
 		File:  "credit/ledger.go",
 		Old:   "n := l.unannounced\n\tl.unannounced = 0\n",
 		New:   "n := l.unannounced\n",
-		Tests: []string{"credit.TestSeedRow113OneMessage", "credit.TestCRD07Increments"},
+		Tests: []string{"credit.TestCRD07Increments", "credit.TestSeedRows105To111Recycle"},
 	},
 	{
 		Name:  "surplus-kept",
@@ -88,7 +88,7 @@ var ledger = []Mutant{
 		File:  "credit/ledger.go",
 		Old:   "if b.out >= b.limit {",
 		New:   "if b.out > b.limit {",
-		Tests: []string{"credit.TestCRD08SharedBudget"},
+		Tests: []string{"credit.TestFloatBudgetLimit", "credit.TestLedgerPoolOfOne"},
 	},
 	{
 		Name:  "budget-shrinks-never",

@@ -16,7 +16,7 @@ var loops = []Mutant{
 		File:  "netio/queue.go",
 		Old:   "c.releaseBuffer(pc.buf)",
 		New:   "_ = pc.buf",
-		Tests: []string{"netio.TestNET07PartialWrite"},
+		Tests: []string{"netio.TestNET17FailedSend"},
 	},
 	{
 		Name:  "staged-bytes-overwritten",
@@ -24,15 +24,7 @@ var loops = []Mutant{
 		File:  "netio/queue.go",
 		Old:   "if k.refs--; k.refs == 0 && k != c.chunk {\n\t\t\tc.l.chunks.put(k)\n\t\t}",
 		New:   "if k.refs--; k.refs == 0 {\n\t\t\tc.l.chunks.put(k)\n\t\t}",
-		Tests: []string{"netio.TestNET01ManyPieces"},
-	},
-	{
-		Name:  "write-limit-cuts-frame",
-		What:  "what is beyond one write's worth is lost",
-		File:  "netio/conn_io.go",
-		Old:   "if !c.blocked {\n\t\t\tc.WantFlush() // more than one write's worth\n\t\t}",
-		New:   "",
-		Tests: []string{"netio.TestNET01ManyPieces"},
+		Tests: []string{"netio.TestLoopToLoop"},
 	},
 	{
 		Name:  "failed-write-hides-data",
@@ -105,14 +97,6 @@ var loops = []Mutant{
 		Old:   "c.setLowat(c.credit >= lowatCredit && n",
 		New:   "c.setLowat(n",
 		Tests: []string{"netio.TestLowatNeedsCredit"},
-	},
-	{
-		Name:  "paused-connection-read",
-		What:  "a connection that is paused is read on",
-		File:  "netio/conn_linux.go",
-		Old:   "if mask&(unix.EPOLLIN|hangup) != 0 && !c.paused && !c.ended {",
-		New:   "if mask&(unix.EPOLLIN|hangup) != 0 && !c.ended {",
-		Tests: []string{"netio.TestNET21ProxyBackpressure"},
 	},
 	{
 		Name:  "close-drops-queue",

@@ -64,7 +64,7 @@ var memory = []Mutant{
 		File:  "segment/builder.go",
 		Old:   "*r = Reader{pos: n, seen: r.seen}",
 		New:   "r.pos = n",
-		Tests: []string{"segment.TestNextCloseWhileTheBuilderFinishes"},
+		Tests: []string{"segment.TestNextClosePassesItsReferenceOn"},
 	},
 	{
 		Name:  "tag-stays",

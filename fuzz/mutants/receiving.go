@@ -72,7 +72,7 @@ var receiving = []Mutant{
 		File:  "credit/client_core_dispatch.go",
 		Old:   "ch.announce(ch.ledger.Return(kind))\n\t\treturn nil, false\n\t}\n\tif c.cur.buf",
 		New:   "return nil, false\n\t}\n\tif c.cur.buf",
-		Tests: []string{"credit.TestSeedRows18And19Empty"},
+		Tests: []string{"credit.TestPairModel", "credit.TestCRD31InOnePiece"},
 	},
 	{
 		Name:  "unknown-channel-not-cancelled",
@@ -96,7 +96,7 @@ var receiving = []Mutant{
 		File:  "credit/client_core.go",
 		Old:   "if c.last == ch {\n\t\tc.last = nil\n\t}",
 		New:   "",
-		Tests: []string{"credit.TestSeedRows6And7UnknownAndReleased"},
+		Tests: []string{"credit.TestSeedRows14To16And28Backlog"},
 	},
 	{
 		Name:  "granted-credit-not-counted",

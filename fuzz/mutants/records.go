@@ -16,7 +16,7 @@ var records = []Mutant{
 		File:  "serde/deserializer.go",
 		Old:   "n < uint(len(p)-lengthSize) && n <= d.limit {\n\t\t\td.pos += int(n) + lengthSize\n\t\t\td.count++\n\t\t\treturn p[lengthSize : lengthSize+n : lengthSize+n], true",
 		New:   "n < uint(len(p)-lengthSize) && n <= d.limit+1 {\n\t\t\td.pos += int(n) + lengthSize\n\t\t\td.count++\n\t\t\treturn p[lengthSize : lengthSize+n : lengthSize+n], true",
-		Tests: []string{"serde.TestLimitIsInclusive"},
+		Tests: []string{"serde.TestBadLengths"},
 	},
 	{
 		Name:  "record-read-buffer-kept",
@@ -32,7 +32,7 @@ var records = []Mutant{
 		File:  "serde/deserializer.go",
 		Old:   "d.hold = holdSpent\n\t\td.count++",
 		New:   "d.releaseBuffer()\n\t\td.count++",
-		Tests: []string{"serde.TestDeserializerModel"},
+		Tests: []string{"serde.TestRecordStaysValid"},
 	},
 	{
 		Name:  "record-believes-length",
@@ -56,7 +56,7 @@ var records = []Mutant{
 		File:  "serde/spill.go",
 		Old:   "_ = s.f.Close()\n\tif s.name",
 		New:   "if s.name",
-		Tests: []string{"serde.TestSpillCleared"},
+		Tests: []string{"serde.TestSpillFilesAreClosed"},
 	},
 	{
 		Name:  "writer-length-without-head",
@@ -112,6 +112,6 @@ var records = []Mutant{
 		File:  "serde/element.go",
 		Old:   "case tagWatermark:\n\t\tif len(p) != 9 {",
 		New:   "case tagWatermark:\n\t\tif len(p) < 9 {",
-		Tests: []string{"serde.TestElementErrors"},
+		Tests: []string{"serde.TestElements"},
 	},
 }

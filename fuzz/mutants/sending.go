@@ -16,7 +16,7 @@ var sending = []Mutant{
 		File:  "credit/reader.go",
 		Old:   "return !available && backlog > 0 && r.initial == 0 && r.credit == 0",
 		New:   "return false",
-		Tests: []string{"credit.TestCRD17Sender"},
+		Tests: []string{"credit.TestCRD24", "credit.TestCRD02NoExclusive"},
 	},
 	{
 		Name:  "sender-passes-its-barrier",
@@ -32,7 +32,7 @@ var sending = []Mutant{
 		File:  "credit/reader.go",
 		Old:   "more = p.Next != segment.None && (r.credit > 0 || p.Next.IsEvent())",
 		New:   "more = p.Next != segment.None",
-		Tests: []string{"credit.TestCRD01"},
+		Tests: []string{"credit.TestSenderModel", "credit.TestCRD17Sender"},
 	},
 	{
 		Name:  "credit-overflows",
@@ -72,7 +72,7 @@ var sending = []Mutant{
 		File:  "credit/scheduler.go",
 		Old:   "!s.stopped && s.out.Writable() {",
 		New:   "!s.stopped {",
-		Tests: []string{"credit.TestSenderModel"},
+		Tests: []string{"credit.TestFairness"},
 	},
 	{
 		Name:  "flush-tells-nobody",
@@ -88,7 +88,7 @@ var sending = []Mutant{
 		File:  "credit/subpartition_barrier.go",
 		Old:   "bufs := s.overtaken(at)",
 		New:   "bufs := s.overtaken(at - 1)",
-		Tests: []string{"credit.TestRecordedSubpartition"},
+		Tests: []string{"credit.TestReportingALN14"},
 	},
 	{
 		Name:  "overtaken-copies-kept",
@@ -104,7 +104,7 @@ var sending = []Mutant{
 		File:  "credit/subpartition_barrier.go",
 		Old:   "if !s.promise || s.promiseID != id {",
 		New:   "if !s.promise || s.promiseID < id {",
-		Tests: []string{"credit.TestSenderModel"},
+		Tests: []string{"credit.TestReportingALN14"},
 	},
 	{
 		Name:  "promise-left-open",
@@ -112,7 +112,7 @@ var sending = []Mutant{
 		File:  "credit/subpartition_barrier.go",
 		Old:   "s.breakPromise(fmt.Errorf(\"%w: %d\", ErrPromiseReplaced, id))",
 		New:   "_ = fmt.Errorf(\"%w: %d\", ErrPromiseReplaced, id)",
-		Tests: []string{"credit.TestRecordedSubpartition"},
+		Tests: []string{"credit.TestSenderModel"},
 	},
 	{
 		Name:  "release-wakes-no-writer",
@@ -128,7 +128,7 @@ var sending = []Mutant{
 		File:  "credit/subpartition.go",
 		Old:   "s.queue.Clear(func(e element) { e.r.Close() })",
 		New:   "s.queue.Clear(nil)",
-		Tests: []string{"credit.TestRelease"},
+		Tests: []string{"credit.TestKeepCancelled", "credit.TestSenderModel"},
 	},
 	{
 		Name:  "writer-overtakes-itself",
@@ -144,7 +144,7 @@ var sending = []Mutant{
 		File:  "credit/partition_writer.go",
 		Old:   "w.wakeUp() // an event does not wait",
 		New:   "// an event does not wait",
-		Tests: []string{"credit.TestOverflowWakes"},
+		Tests: []string{"credit.TestEventWakes"},
 	},
 	{
 		Name:  "finished-buffer-not-reclaimed",
@@ -176,7 +176,7 @@ var sending = []Mutant{
 		File:  "credit/server_core.go",
 		Old:   "c.release(r)\n\t}\n\tc.stopWaiting(id)",
 		New:   "c.release(r)\n\t}",
-		Tests: []string{"credit.TestCancel"},
+		Tests: []string{"credit.TestCRD26"},
 	},
 	{
 		Name:  "failure-kept-silent",

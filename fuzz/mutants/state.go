@@ -24,7 +24,7 @@ var channelState = []Mutant{
 		File:  "align/statefile.go",
 		Old:   "if !s.inDone || !s.outDone {",
 		New:   "if !s.inDone && !s.outDone {",
-		Tests: []string{"align.TestStateLayout"},
+		Tests: []string{"align.TestStateIsDoneAsAWhole"},
 	},
 	{
 		Name:  "state-done-without-others",
@@ -32,7 +32,7 @@ var channelState = []Mutant{
 		File:  "align/statefile.go",
 		Old:   "if f.done || len(f.expected) > 0 {",
 		New:   "if f.done {",
-		Tests: []string{"align.TestStateLayout"},
+		Tests: []string{"align.TestStateWriteFails"},
 	},
 	{
 		Name:  "state-file-of-nothing",
@@ -48,7 +48,7 @@ var channelState = []Mutant{
 		File:  "align/statefile.go",
 		Old:   "// The file is of no use; that it cannot be removed changes nothing for the checkpoint.\n\t_ = f.stream.Discard()",
 		New:   "",
-		Tests: []string{"align.TestStateAbort"},
+		Tests: []string{"align.TestFailedStateLeavesNoFile"},
 	},
 	{
 		Name:  "state-written-buffer-kept",
@@ -56,7 +56,7 @@ var channelState = []Mutant{
 		File:  "align/statedispatch.go",
 		Old:   "b.Bytes())\n\t\tb.Release()",
 		New:   "b.Bytes())",
-		Tests: []string{"align.TestStateLayout"},
+		Tests: []string{"align.TestWrittenBuffersGoHome"},
 	},
 	{
 		Name:  "state-buffer-not-retained",
@@ -81,6 +81,7 @@ var channelState = []Mutant{
 		Old:   "for n < len(waiting) && !waiting[n].pending {",
 		New:   "for n < min(1, len(waiting)) && !waiting[n].pending {",
 		Tests: []string{"align.TestPromises"},
+		Hangs: true,
 	},
 	{
 		Name:  "abort-forgets-latecomers",
@@ -96,7 +97,7 @@ var channelState = []Mutant{
 		File:  "align/statefile.go",
 		Old:   "if subtask >= 0 && n != subtask {",
 		New:   "if subtask < 0 && n != subtask {",
-		Tests: []string{"align.TestStateAbort"},
+		Tests: []string{"align.TestFailureIsOfOneSubtask"},
 	},
 	{
 		Name:  "results-without-bound",
@@ -120,7 +121,7 @@ var channelState = []Mutant{
 		File:  "align/stateread.go",
 		Old:   "slices.SortFunc(g.chunks, stateChunk.compare)",
 		New:   "_ = slices.Reverse[[]stateChunk]",
-		Tests: []string{"align.TestStateRoundTrip"},
+		Tests: []string{"align.TestStateLayout"},
 	},
 	{
 		Name:  "state-chunk-cut",
@@ -136,7 +137,7 @@ var channelState = []Mutant{
 		File:  "align/statehandle.go",
 		Old:   "if n < 0 || int(n) > len(d.p)/8 {",
 		New:   "if n < 0 {",
-		Tests: []string{"align.TestStateHandleBytes"},
+		Tests: []string{"align.TestClaimedOffsetsCostNothing"},
 	},
 	{
 		Name:  "checkpoint-during-recovery",
@@ -152,7 +153,7 @@ var channelState = []Mutant{
 		File:  "align/recovering.go",
 		Old:   "c.stopped = max(c.stopped, id)\n\t\treturn nil",
 		New:   "return nil",
-		Tests: []string{"align.TestALN07AbortDuringRecovery"},
+		Tests: []string{"align.TestALN11RecoveredBeforeNew"},
 	},
 	{
 		Name:  "recovered-too-early",

@@ -24,7 +24,7 @@ var watermarks = []Mutant{
 		File:  "task/valve.go",
 		Old:   "if v.idle || p.idle || watermark <= p.watermark {",
 		New:   "if v.idle || watermark <= p.watermark {",
-		Tests: []string{"task.TestValve"},
+		Tests: []string{"task.TestValveModel"},
 	},
 	{
 		Name:  "valve-last-idle-keeps-back",
