@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirflow/weir/credit"
 	"github.com/weirflow/weir/internal/alloctest"
+	"github.com/weirflow/weir/internal/buildtag"
 	"github.com/weirflow/weir/segment"
 	"github.com/weirflow/weir/serde/event"
 )
@@ -72,6 +73,9 @@ func TestHandlersDoNotAllocate(t *testing.T) {
 // senders' release, costs no memory when aligned and at least once, whatever the number of channels. (Unaligned, nothing but
 // what the sink does.)
 func TestBarriersDoNotAllocate(t *testing.T) {
+	if buildtag.Debug {
+		t.Skip("a debug build keeps the stacks of each buffer's life")
+	}
 	for _, mode := range benchModes[:4] {
 		for _, channels := range []int{1, 10, 300} {
 			t.Run(fmt.Sprintf("%s/%d", mode.name, channels), func(t *testing.T) {

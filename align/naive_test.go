@@ -382,7 +382,7 @@ func TestAgainstTwin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			met := modelrun.Exposure{}
 			steps := 0
-			for want := modelrun.Steps(t, 2000); steps < want && !t.Failed(); {
+			for want := modelrun.Steps(t, 6000); steps < want && !t.Failed(); {
 				rapid.Check(t, func(t *rapid.T) { steps += walkTwins(t, Unaligned(mode), met) })
 			}
 			needed := []string{"TRIGGER", "ABORT", "RPC", "resume", "complete", "late ends"}
