@@ -36,6 +36,8 @@ func TestDemo(t *testing.T) {
 	}
 	for pattern, want := range map[string]float64{
 		`lines in +(\d+)`: n, `lines out +(\d+)`: n, `(?s)Stage 1.*?  lost (\d+)`: 0, `duplicated (\d+)`: 0, `out of order (\d+)`: 0,
+		`(?s)Stage 3.*?lines in +(\d+)`: n, `(?s)Stage 3.*?lines out +(\d+)`: n,
+		`(?s)Stage 3.*?out of order (\d+)`: 0, `(?s)Stage 3.*?lost (\d+)`: 0, `(?s)Stage 3.*?duplicated (\d+)`: 0,
 		`(?s)Stage 2.*?  lost (\d+)`: 0, `\s(\d+) while reader 1 slept: slept`: 0,
 	} {
 		if got := number(t, text, pattern); got != want {
@@ -47,6 +49,9 @@ func TestDemo(t *testing.T) {
 	}
 	if k := number(t, text, `slowest of the others kept ([0-9.]+)`); k <= 0 {
 		t.Error("a reader stood still while another slept")
+	}
+	if k := number(t, text, `in (\d+) epochs`); k < 3 {
+		t.Errorf("%.0f epochs: two processes were to be killed in the middle\n%s", k, text)
 	}
 	if used, budget := number(t, text, `memory +at most ([0-9.]+) of`), number(t, text, `at most [0-9.]+ of ([0-9.]+) MiB`); used <= 0 || used > budget {
 		t.Errorf("%.1f of %.1f MiB in use", used, budget)
