@@ -159,6 +159,41 @@ func TestCloseAfterFlush(t *testing.T) {
 	})
 }
 
+// A peer that has asked and ends its side at once still gets the whole answer, though the handler knows nothing of half-closed
+// connections.
+func TestPeerEndsBeforeItsAnswer(t *testing.T) {
+	for _, m := range modes {
+		m.cfg.Grace = hang // on a loaded machine the answer takes longer than what tests allow otherwise
+		l := newLoop(t, m.cfg)
+		const total = 8 << 20 // more than sockets hold
+		got := make(chan error, 1)
+		addr := listen(t, l, func(*Conn) Handler {
+			return &funcs{
+				read: func(c *Conn, _ []byte) error {
+					for off := 0; off < total; off += 8192 {
+						pattern(c.Stage(8192), off)
+					}
+					return nil
+				},
+				close: func(_ *Conn, err error) { got <- err },
+			}
+		})
+		nc := dialNet(t, addr)
+		if _, err := nc.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		inTurn(t, l, func() {}) // the end is seen, and most of the answer is not written
+		readAll(t, nc, total)
+		_ = nc.Close()
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The peer takes nothing: the limit holds, and buffers come back.
 func TestCloseAfterFlushLimit(t *testing.T) {
 	eachMode(t, func(t *testing.T, l *Loop) {

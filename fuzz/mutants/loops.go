@@ -40,7 +40,7 @@ var loops = []Mutant{
 		File:  "netio/conn_io.go",
 		Old:   "case c.out.bytes == 0:\n\t\tc.Close(nil)",
 		New:   "case c.out.bytes >= 0:\n\t\tc.Close(nil)",
-		Tests: []string{"netio.TestHalfClose"},
+		Tests: []string{"netio.TestPeerEndsBeforeItsAnswer"},
 	},
 	{
 		Name:  "kick-forgotten",
