@@ -149,9 +149,8 @@ interop-inspect: build ## two Flink processes with weir inspect between them; AR
 	interop/flink/run -inspect "$(CURDIR)/bin/weir" $(ARGS)
 
 .PHONY: mutants
-mutants: ## small breakages, each of which must turn its named tests red
-	@$(call need,fuzz/mutants/run,the list of mutants)
-	fuzz/mutants/run $(ARGS)
+mutants: ## small breakages, each of which must turn its named tests red; ARGS="-run ledger", "-list", "-sample 8"
+	go run ./fuzz/mutants $(ARGS)
 
 .PHONY: cover
 cover: ## statement coverage of each module
