@@ -22,7 +22,7 @@ func main() {
 	var s settings
 	flag.StringVar(&s.base, "base", "", "the commit to compare with")
 	flag.StringVar(&s.bench, "bench", ".", "which benchmarks, a regular expression")
-	flag.StringVar(&s.pkg, "pkg", "./...", "which packages of the root module")
+	flag.StringVar(&s.pkg, "pkg", "./...", "which packages of the root module, separated by spaces")
 	flag.IntVar(&s.count, "count", 0, "rounds; by default 10, in short form 2")
 	flag.StringVar(&s.benchtime, "benchtime", "", "time or number of runs of each benchmark; by default 100ms, in short form 10ms")
 	flag.BoolVar(&s.short, "short", false, "only allocations decide")
@@ -88,7 +88,8 @@ type commit struct {
 // build builds the tests of the packages that have benchmarks.
 func build(tree, dir, pkg string) (commit, error) {
 	c := commit{tree: tree, tests: map[string]string{}}
-	packages, err := output(tree, "go", "list", "-f", `{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}`, pkg)
+	list := append([]string{"list", "-f", `{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}`}, strings.Fields(pkg)...)
+	packages, err := output(tree, "go", list...)
 	if err != nil {
 		return c, err
 	}

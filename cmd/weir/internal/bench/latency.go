@@ -27,6 +27,10 @@ func newPing(r *role, out, in string) (*weir.Output, *weir.Input, error) {
 // sendLatency measures round trips.
 func sendLatency(ctx context.Context, r *role) error {
 	r.latencies = new(measure.Histogram)
+	out, in, err := newPing(r, "ping", "pong")
+	if err != nil {
+		return err
+	}
 	if r.opt.Task {
 		consumer, loop, err := wakeUps(ctx, r.node.Loop())
 		if err != nil {
@@ -34,10 +38,6 @@ func sendLatency(ctx context.Context, r *role) error {
 		}
 		figures := map[string]float64{"wake_consumer_us": consumer.Micros(0.5), "wake_loop_us": loop.Micros(0.5)}
 		r.opening = func() (func() map[string]float64, error) { return func() map[string]float64 { return figures }, nil }
-	}
-	out, in, err := newPing(r, "ping", "pong")
-	if err != nil {
-		return err
 	}
 	record := newRecord(pingSize)
 	for last := time.Now(); ; {

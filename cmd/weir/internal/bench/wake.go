@@ -9,8 +9,11 @@ import (
 	"github.com/weirflow/weir/ringbuf"
 )
 
-// wakeTrips is how many wake-ups of each kind are measured.
-const wakeTrips = 5000
+// So many wake-ups of each kind are measured at most, for so long.
+const (
+	wakeTrips = 5000
+	wakeTime  = 500 * time.Millisecond
+)
 
 // wakeUps measures what a consumer apart from its loop costs: the time from a wake-up by the loop until the consumer runs, and from a
 // post by the consumer until the loop runs it. Both by turns, as in a ping-pong.
@@ -23,7 +26,8 @@ func wakeUps(ctx context.Context, loop *netio.Loop) (consumer, loops *measure.Co
 		ran = time.Now()
 		n.Wake()
 	}
-	for range wakeTrips {
+	began := time.Now()
+	for i := 0; i < wakeTrips && time.Since(began) < wakeTime; i++ {
 		n.Prepare()
 		posted = time.Now()
 		if !loop.Post(wake) {
