@@ -321,6 +321,22 @@ func TestCoreReturns(t *testing.T) {
 	r.tick(0)
 	r.want("1<trigger 1000, 2<trigger 1000")
 
+	// Who was still reading what the epoch began with may go on; nobody puts or gets anything else.
+	for _, c := range []struct {
+		nonce    string
+		epoch    int32
+		id       int64
+		get, put bool
+	}{
+		{"a1", 3, 4, true, false}, {"a1", 3, 5, false, false}, {"a1", 3, 0, false, false}, {"a1", 3, 1000, false, true},
+		{"a1", 2, 4, false, false}, {"a2", 3, 4, false, false}, {"a2", 3, 1000, false, false},
+	} {
+		m := &message{Member: "a", Nonce: c.nonce, Epoch: c.epoch, ID: c.id}
+		if get, put := r.c.mayGet(m) == nil, r.c.mayPut(m) == nil; get != c.get || put != c.put {
+			t.Errorf("%+v: may get %t, may put %t", c, get, put)
+		}
+	}
+
 	r = back()
 	r.hello("b", "b2")
 	r.say("b", &message{Kind: msgJoin})

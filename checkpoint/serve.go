@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -203,48 +202,6 @@ func (c *Coordinator) writeMember(s *serverConn) {
 	}
 }
 
-// inEpoch tells whether a process is in the epoch that it says.
-func (c *core) inEpoch(msg *message) error {
-	m := c.find(msg.Member)
-	switch {
-	case m == nil || m.nonce != msg.Nonce:
-		return fmt.Errorf("member %s: %w", msg.Member, ErrReplaced)
-	case msg.Epoch != c.record.Epoch || m.standing != running && m.standing != away:
-		return fmt.Errorf("member %s: epoch %d is over: %w", msg.Member, msg.Epoch, ErrFenced)
-	}
-	return nil
-}
-
-// mayPut tells whether a process may put a part into a checkpoint.
-func (c *core) mayPut(msg *message) error {
-	if err := c.inEpoch(msg); err != nil {
-		return err
-	}
-	p := c.flight(msg.ID)
-	if p == nil {
-		return fmt.Errorf("checkpoint %d is not in flight", msg.ID)
-	}
-	if _, acked := p.acks[msg.Member]; acked {
-		return fmt.Errorf("checkpoint %d is acknowledged by member %s already", msg.ID, msg.Member)
-	}
-	return nil
-}
-
-// mayGet returns the part of the restored checkpoint that a process asks for.
-func (c *core) mayGet(msg *message) error {
-	if err := c.inEpoch(msg); err != nil {
-		return err
-	}
-	if c.restored == nil || c.restored.ID != msg.ID {
-		return fmt.Errorf("checkpoint %d is not the restored one", msg.ID)
-	}
-	s := c.restored.Member(msg.Member)
-	if s == nil || !slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Name == msg.Part }) {
-		return fmt.Errorf("checkpoint %d has no part %s/%s", msg.ID, msg.Member, msg.Part)
-	}
-	return nil
-}
-
 // servePut takes a part and puts it into the store.
 func (c *Coordinator) servePut(conn net.Conn, r *patient, fr *frameReader, hello *message) {
 	err := c.put(fr, hello)
@@ -306,6 +263,9 @@ func (c *Coordinator) serveGet(conn net.Conn, hello *message) {
 }
 
 func (c *Coordinator) get(conn net.Conn, hello *message) error {
+	if err := checkName("part", hello.Part); err != nil {
+		return err
+	}
 	if err := c.ask(func() error { return c.core.mayGet(hello) }); err != nil {
 		return err
 	}
