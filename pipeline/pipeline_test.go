@@ -384,7 +384,8 @@ func (r *rig) run(crashes int, seed uint64) {
 func TestPipelineExactlyOnce(t *testing.T) {
 	for mode, alignment := range map[string]checkpoint.Alignment{"aligned": checkpoint.Aligned, "unaligned": checkpoint.Unaligned, "timed": checkpoint.Timed} {
 		t.Run(mode, func(t *testing.T) {
-			newRig(t, 6000, alignment).run(3, 1)
+			t.Parallel()
+			newRig(t, 3000, alignment).run(2, 1)
 		})
 	}
 }
