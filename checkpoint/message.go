@@ -143,7 +143,7 @@ const (
 	maxCause = 4 << 10
 )
 
-// check refuses what no honest peer sends. dir is who sent it: "member" or "coordinator".
+// check refuses what no honest peer sends.
 func (m *message) check() error {
 	if len(m.Parts) > maxParts || m.Restored != nil && len(m.Restored.State.Parts) > maxParts {
 		return fmt.Errorf("%w: %s with %d parts, at most %d are allowed", ErrProtocol, m.Kind, len(m.Parts), maxParts)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/weirflow/weir/internal/buildtag"
 )
 
 // The model: a coordinator's core and the sides of member processes, as they are, with a network that loses what is on its way when a
@@ -639,7 +641,7 @@ func runModel(t *testing.T, seed uint64) map[string]int {
 // TestModel runs the coordinator's and the members' state machines through random faults, and compares with counting.
 func TestModel(t *testing.T) {
 	seeds := 300
-	if testing.Short() {
+	if testing.Short() || buildtag.Race {
 		seeds = 150
 	}
 	total := map[string]int{}

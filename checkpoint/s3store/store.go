@@ -216,7 +216,7 @@ func (s *Store) get(ctx context.Context, key string) (data []byte, etag string, 
 	if err != nil {
 		return nil, "", s.explain(key, err)
 	}
-	defer o.Close()
+	defer func() { _ = o.Close() }()
 	data, err = io.ReadAll(io.LimitReader(o, maxSmall+1))
 	if err == nil && len(data) > maxSmall {
 		err = fmt.Errorf("more than %d bytes", maxSmall)

@@ -8,11 +8,9 @@ import (
 
 // File is an open file. One goroutine at a time.
 type File interface {
-	io.Reader
-	io.Writer
+	io.ReadWriteCloser
 	// Sync makes the file's bytes durable; its name is durable after SyncDir of its directory.
 	Sync() error
-	Close() error
 }
 
 // Entry is what a directory holds under a name.
