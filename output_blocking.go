@@ -53,7 +53,7 @@ func (o *Output) openBlocking(ctx context.Context) (err error) {
 	o.block, o.out, err = credit.NewBlockingPartition(credit.BlockingConfig{
 		ID: *cfg.ID, Subpartitions: cfg.Subpartitions, Pool: o.node.pool, Name: "output " + cfg.Name,
 		Buffers: cfg.Buffers, Overdraft: overdraft, Profile: o.node.cfg.Flink, Codec: cfg.Blocking.Codec, Dir: cfg.Blocking.Dir,
-		Files: cfg.Blocking.files, InMemory: cfg.Blocking.inMemory, Wake: o.node.loop.Wake, OnChange: o.consumed,
+		Files: cfg.Blocking.files, InMemory: cfg.Blocking.inMemory, Wake: o.node.loop.Kick, OnChange: o.consumed,
 	})
 	if err != nil {
 		return o.node.explain(err)

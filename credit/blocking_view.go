@@ -6,8 +6,9 @@ import (
 	"github.com/weirflow/weir/segment"
 )
 
-// blockingWindow is how many messages the disk reads ahead for each view: a batch's worth.
-const blockingWindow = 16
+// blockingWindow is how many messages the disk reads ahead for each view, if there is memory for as many: four batches, so that it
+// works while they are sent.
+const blockingWindow = 64
 
 // blockingSlot is a message that was read ahead: filled by the disk, emptied by the loop.
 type blockingSlot struct {

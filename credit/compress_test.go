@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -191,5 +192,43 @@ func TestDecompressBuffer(t *testing.T) {
 	local.Close()
 	if err := pool.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// BenchmarkCompress compresses a network buffer into a block that is used again, and back.
+func BenchmarkCompress(b *testing.B) {
+	src := compressible(32<<10, 3)
+	dst := make([]byte, 32<<10)
+	for _, codec := range []Codec{LZ4, ZSTD} {
+		c, err := NewCompressor(codec, len(src))
+		if err != nil {
+			b.Fatal(err)
+		}
+		d, err := NewDecompressor(codec, len(src))
+		if err != nil {
+			b.Fatal(err)
+		}
+		block, ok := c.Compress(src)
+		if !ok {
+			b.Fatal("did not shrink")
+		}
+		block = bytes.Clone(block)
+		for _, way := range []string{"compress", "decompress"} {
+			b.Run(fmt.Sprintf("codec=%s/way=%s", codec, way), func(b *testing.B) {
+				b.SetBytes(int64(len(src)))
+				b.ReportAllocs()
+				for b.Loop() {
+					if way == "compress" {
+						if _, ok := c.Compress(src); !ok {
+							b.Fatal("did not shrink")
+						}
+					} else if _, err := d.Decompress(dst, block); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+		c.Close()
+		d.Close()
 	}
 }
