@@ -44,7 +44,16 @@ func judge(text string) (v verdict, err error) {
 	}
 }
 
+// rival tells whether a benchmark is of something that weir is compared with: it decides nothing.
+func rival(name string) bool {
+	_, impl, ok := strings.Cut(name, "impl=")
+	return ok && !strings.HasPrefix(impl, "weir")
+}
+
 func (v *verdict) row(unit string, row []string) error {
+	if rival(row[0]) {
+		return nil
+	}
 	if len(row) < 6 || row[1] == "" || row[3] == "" {
 		if unit == "sec/op" {
 			v.alone++

@@ -23,8 +23,10 @@ func TestJudge(t *testing.T) {
 	dir := t.TempDir()
 	files := [2]string{filepath.Join(dir, "base.txt"), filepath.Join(dir, "head.txt")}
 	texts := [2]string{
-		head + results("Same", 10, 0) + results("Slower", 10, 0) + results("ABit", 10, 0) + results("Faster", 10, 1) + results("New", 10, 0) + results("Gone", 5, 0),
-		head + results("Same", 10, 0) + results("Slower", 12, 0) + results("ABit", 10.5, 0) + results("Faster", 5, 0) + results("New", 10, 1),
+		head + results("Same", 10, 0) + results("Slower", 10, 0) + results("ABit", 10, 0) + results("Faster", 10, 1) + results("New", 10, 0) + results("Gone", 5, 0) +
+			results("Two/impl=chan", 10, 0),
+		head + results("Same", 10, 0) + results("Slower", 12, 0) + results("ABit", 10.5, 0) + results("Faster", 5, 0) + results("New", 10, 1) +
+			results("Two/impl=chan", 20, 3),
 	}
 	for i, f := range files {
 		if err := os.WriteFile(f, []byte(texts[i]), 0o600); err != nil {
@@ -46,6 +48,14 @@ func TestJudge(t *testing.T) {
 	s := settings{base: "base"}
 	if err := s.decide(files); err == nil || !strings.Contains(err.Error(), "allocate more") {
 		t.Errorf("a new allocation passes: %v", err)
+	}
+}
+
+func TestRival(t *testing.T) {
+	for name, want := range map[string]bool{"HandOver/n=1/impl=chan-2": true, "HandOver/impl=weir-2": false, "HandOver/impl=weir-next/n=3": false, "Ledger-2": false} {
+		if rival(name) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
 	}
 }
 
