@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"github.com/weirflow/weir"
 	"github.com/weirflow/weir/checkpoint"
 	"github.com/weirflow/weir/internal/leaktest"
+	"github.com/weirflow/weir/internal/loopback"
 	"github.com/weirflow/weir/pipeline"
 )
 
@@ -73,12 +73,11 @@ func newRig(t *testing.T, lines int, alignment checkpoint.Alignment) *rig {
 
 // freeAddr is an address that nobody listens at. Each attempt of a process listens there again.
 func freeAddr(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := loopback.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 func (r *rig) input(i int) string { return filepath.Join(r.dir, name("input", i)) }

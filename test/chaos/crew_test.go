@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/weirflow/weir/checkpoint"
+	"github.com/weirflow/weir/internal/loopback"
 )
 
 // crew is the processes of a round, and who starts them again: their supervisor.
@@ -49,15 +49,6 @@ type proc struct {
 	stderr bytes.Buffer
 }
 
-// freePort is an address for a process of a round to listen at, again after each crash.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}
-
 func newCrew(dir string, records uint32, mode checkpoint.Alignment) (*crew, error) {
 	c := &crew{dir: dir, records: records, mode: mode, proxies: map[string]*proxy{}, procs: map[string]*proc{}, listen: map[string]string{},
 		over: make(chan struct{})}
@@ -65,7 +56,7 @@ func newCrew(dir string, records uint32, mode checkpoint.Alignment) (*crew, erro
 		if strings.HasPrefix(name, "sink") {
 			continue
 		}
-		addr, err := freePort()
+		addr, err := loopback.FreeAddr()
 		if err != nil {
 			return nil, err
 		}

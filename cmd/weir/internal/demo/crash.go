@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirflow/weir/checkpoint"
+	"github.com/weirflow/weir/internal/loopback"
 )
 
 // The third stage.
@@ -114,7 +114,7 @@ func (d *demo) crash(ctx context.Context) (err error) {
 	}
 	var addrs [senders + 1]string // the last is the coordinator's
 	for i := range addrs {
-		if addrs[i], err = freeAddr(ctx); err != nil {
+		if addrs[i], err = loopback.FreeAddr(); err != nil {
 			return err
 		}
 	}
@@ -166,15 +166,6 @@ func (d *demo) crash(ctx context.Context) (err error) {
 		}
 	}
 	return d.reportCrash(out, counts[:], c)
-}
-
-// freeAddr is an address for a process to listen at, again after it was killed.
-func freeAddr(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 func (d *demo) numberedFile(s int) string { return filepath.Join(d.dir, "numbered-"+strconv.Itoa(s)) }
