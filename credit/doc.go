@@ -10,7 +10,7 @@
 // Everything here that decides something is a plain state machine without sockets, goroutines, clocks or locks, owned
 // by one goroutine. Frames: the Append functions, [ServerDecoder] and [ClientDecoder]. Sender: a [Partition] of
 // [Subpartition]s, a [Reader] for each channel, a [Scheduler] and a [ServerCore] for each connection, a [Registry] of
-// partitions. Receiver: a ledger for each channel and a [Gate] for each input. Only server.go and client.go bind them to
+// partitions. Receiver: a ledger for each channel and a [Gate] for each input. Only server.go, server_limits.go and client.go bind them to
 // sockets.
 //
 // The protocol is that of Apache Flink's TaskManagers, byte for byte; a [Profile] selects the release line.

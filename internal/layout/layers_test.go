@@ -25,7 +25,7 @@ var layers = map[string][]string{
 }
 
 // mayUseSockets are the only files of credit that import netio.
-var mayUseSockets = []string{"credit/server.go", "credit/client.go"}
+var mayUseSockets = []string{"credit/server.go", "credit/server_limits.go", "credit/client.go"}
 
 // tops may import everything, and no layer may import them.
 var tops = []string{"bench", "fuzz", "cmd", "examples", "test", "internal/conform"}

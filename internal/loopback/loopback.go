@@ -1,7 +1,3 @@
-// Package loopback finds addresses for processes that listen at the same one again after each crash.
-//
-// The one idea: the ports that systems give to outgoing connections are no good for that, since between two lives of a process one of them
-// may be taken by a connection of anybody. Those below are only taken by who asks for them.
 package loopback
 
 import (
