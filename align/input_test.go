@@ -220,6 +220,21 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestBytesOfOneAlignment: the bytes of an alignment are its own.
+func TestBytesOfOneAlignment(t *testing.T) {
+	var m measure
+	m.init(noTask{})
+	for _, n := range []int{10, 5} {
+		m.AddBytes(100) // none runs
+		m.begin(int64(n), 0, Now{})
+		m.AddBytes(n)
+		check(t, m.end(Now{Nanos: 1}))
+		if m.lastBytes != int64(n) {
+			t.Errorf("%d bytes, want %d", m.lastBytes, n)
+		}
+	}
+}
+
 // TestDelayRange: a timestamp out of all reason gives a number in range.
 func TestDelayRange(t *testing.T) {
 	const maxInt, minInt = 1<<63 - 1, -1 << 63

@@ -161,7 +161,7 @@ var alignment = []Mutant{
 		File:  "align/measure.go",
 		Old:   "m.aligning, m.bytes = false, 0",
 		New:   "m.aligning = false",
-		Tests: []string{"align.TestMetrics"},
+		Tests: []string{"align.TestBytesOfOneAlignment"},
 	},
 	{
 		Name:  "metrics-never-told",

@@ -14,7 +14,7 @@ import (
 )
 
 // combined is a set of overlaid files that hold many mutants at once: a function that some of them break becomes a choice between
-// what it was and what each of them makes of it, and the process's environment chooses. So a package's tests are compiled once,
+// what it was and what each of them makes of it, a variable gets another value, and the process's environment chooses. So a package's tests are compiled once,
 // not once for each mutant.
 type combined struct {
 	overlay string         // for the compiler
@@ -24,7 +24,7 @@ type combined struct {
 // chooser is the environment variable with the number of the mutant that a process runs.
 const chooser = "WEIR_MUTANT"
 
-// combine writes the files to dir. A mutant that breaks something else than the body of one function is left out.
+// combine writes the files to dir. A mutant that breaks something else than the body of one function or the value of one variable is left out.
 func combine(root, dir string, ms []Mutant) (*combined, error) {
 	c := &combined{number: map[string]int{}}
 	sources := map[string]*source{}
@@ -81,13 +81,21 @@ type source struct {
 	fset *token.FileSet
 	ast  *ast.File
 	// broken has for the index of a declaration the broken ones, by the mutants' numbers.
-	broken map[int][]variant
+	broken    map[int][]variant
+	variables []variable
 }
 
 // variant is a declaration of a function as a mutant has it.
 type variant struct {
 	number int
 	code   string
+}
+
+// variable is what a mutant makes of the value of a package's variable. It is set before anything but the values of other variables
+// can have used it.
+type variable struct {
+	name, value string
+	number      int
 }
 
 func readSource(root, name string) (*source, error) {
@@ -130,6 +138,10 @@ func (s *source) add(broken string, number int) bool {
 	if at < 0 {
 		return false
 	}
+	if name, value := b.variable(at); name != "" && strings.HasPrefix(s.decl(at), "var "+name) {
+		s.variables = append(s.variables, variable{name, value, number})
+		return true
+	}
 	was, ok := s.ast.Decls[at].(*ast.FuncDecl)
 	is, ok2 := b.ast.Decls[at].(*ast.FuncDecl)
 	if !ok || !ok2 || was.Name.Name == "init" || s.slice(was.Pos(), was.Body.Pos()) != b.slice(is.Pos(), is.Body.Pos()) {
@@ -137,6 +149,19 @@ func (s *source) add(broken string, number int) bool {
 	}
 	s.broken[at] = append(s.broken[at], variant{number, b.renamed(is, variantName(is, number))})
 	return true
+}
+
+// variable returns name and value of declaration i, if it is that of a single variable without a type.
+func (s *source) variable(i int) (name, value string) {
+	d, ok := s.ast.Decls[i].(*ast.GenDecl)
+	if !ok || d.Tok != token.VAR || len(d.Specs) != 1 {
+		return "", ""
+	}
+	v := d.Specs[0].(*ast.ValueSpec)
+	if len(v.Names) != 1 || len(v.Values) != 1 || v.Type != nil {
+		return "", ""
+	}
+	return v.Names[0].Name, s.slice(v.Values[0].Pos(), v.Values[0].End())
 }
 
 func variantName(f *ast.FuncDecl, number int) string {
@@ -170,6 +195,10 @@ func (s *source) text() string {
 		for _, v := range s.broken[i] {
 			fmt.Fprintf(&out, "\n%s\n", v.code)
 		}
+	}
+	for _, v := range s.variables {
+		broken := v.name + "Mutant" + strconv.Itoa(v.number)
+		fmt.Fprintf(&out, "\nvar %s = %s\n\nfunc init() {\n\tif mutantChosen == %d {\n\t\t%s = %s\n\t}\n}\n", broken, v.value, v.number, v.name, broken)
 	}
 	return out.String()
 }

@@ -18,7 +18,8 @@ func TestCombined(t *testing.T) {
 		"generic":  {"return a, b", "return b, a", "TestKinds", "pair: 2 1"},
 		"variadic": {"range all[1:]", "range all", "TestKinds", "rest: 6"},
 		"method":   {"*c += step(n)", "*c -= step(n)", "TestKinds", "count: -3"},
-		"variable": {"factor = 3", "factor = 4", "TestKinds", "factor: 4"}, // no function: compiled by itself
+		"variable": {"factor = 3", "factor = 4", "TestKinds", "factor: 4"},
+		"constant": {"limit = 5", "limit = 6", "TestKinds", "limit: 6"}, // compiled by itself
 	} {
 		ms = append(ms, Mutant{Name: name, What: c.how, File: "fixture.go", Old: c.old, New: c.new, Tests: []string{"weir." + c.test}})
 	}

@@ -12,7 +12,7 @@
 //
 // Broken files are given to the compiler by an overlay, so the working tree is never touched. A function that is broken becomes a
 // choice between what it was and each of its broken forms, made by an environment variable; so the tests of a package are compiled
-// once, with all mutants in them, and not once for each (combine.go). What is no function is compiled by itself.
+// once, with all mutants in them, and not once for each (combine.go). What is neither function nor variable is compiled by itself.
 //
 // The named tests run without any breakage first, and must be there, run and pass. Then, for each mutant, each of them must fail: by an assertion, a panic, a data
 // race, or the leak check at the end of its package; by hanging only if the entry says so. What doesn't compile is not killed but

@@ -63,7 +63,7 @@ var watermarks = []Mutant{
 		What:  "a watermark counts for another subpartition of its channel",
 		File:  "task/valve.go",
 		Old:   "return r.base + subpartition - r.first, nil",
-		New:   "return r.base + r.count - 1 - (subpartition - r.first), nil",
+		New:   "return r.base + (subpartition-r.first)/2, nil",
 		Tests: []string{"task.TestRangeValve"},
 	},
 	{
