@@ -28,17 +28,18 @@ type crew struct {
 	mode    checkpoint.Alignment
 	proxies map[string]*proxy // by the name of whom they lead to
 
-	mu        sync.Mutex
-	procs     map[string]*proc // guarded by mu, like all below
-	listen    map[string]string
-	completed int64 // newest checkpoint
-	restarts  int
-	proven    bool // a process killed itself when there was a completed checkpoint, and records that were not committed
-	ending    bool
-	err       error
-	wg        sync.WaitGroup
-	over      chan struct{} // closed when all have ended, or one could not go on
-	left      int
+	mu          sync.Mutex
+	procs       map[string]*proc // guarded by mu, like all below
+	listen      map[string]string
+	completed   int64 // newest checkpoint
+	restarts    int
+	coordinated bool // the coordinator has come to its end
+	proven      bool // a process killed itself when there was a completed checkpoint, and records that were not committed
+	ending      bool
+	err         error
+	wg          sync.WaitGroup
+	over        chan struct{} // closed when all have ended, or one could not go on
+	left        int
 }
 
 // proc is a running process.
@@ -119,12 +120,16 @@ func (c *crew) attend(p *proc, out io.Reader) {
 	defer c.mu.Unlock()
 	var exit *exec.ExitError
 	killed := errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
+	// The coordinator ends when all members have said that everything is committed. One that is killed between that and its end has
+	// nothing left to do, and nobody to ask.
+	committed := c.coordinated && (killed || strings.Contains(p.stderr.String(), checkpoint.ErrCoordinatorAway.Error()))
 	switch {
-	case err == nil:
+	case c.ending:
+	case err == nil || committed:
+		c.coordinated = c.coordinated || p.role.Kind == "coordinator"
 		if c.left--; c.left == 0 {
 			c.end(nil)
 		}
-	case c.ending:
 	case killed:
 		c.restarts++
 		c.proven = c.proven || p.role.DieAt != "" && c.completed > 0 && c.seen() > c.committed()
