@@ -34,7 +34,7 @@ func between(weirBinary, version string, s *script, seed int64, limit time.Durat
 		return err
 	}
 	defer receiver.stop()
-	if err := sender.command("send %d %d %d -", seed, s.channels, s.rounds); err != nil {
+	if err := sender.command("send %d %d %d - %s", seed, s.channels, s.rounds, s.kind); err != nil {
 		return err
 	}
 	addr, id, err := sender.ready(ctx)
@@ -51,7 +51,7 @@ func between(weirBinary, version string, s *script, seed int64, limit time.Durat
 	}
 	defer proxy.stop()
 	host, port, _ := net.SplitHostPort(proxy.addr)
-	if err := receiver.command("receive %s %s %x %d %d %d -", host, port, id[:], seed, s.channels, s.rounds); err != nil {
+	if err := receiver.command("receive %s %s %x %d %d %d - %s", host, port, id[:], seed, s.channels, s.rounds, s.kind); err != nil {
 		return err
 	}
 	got, err := receiver.follow(ctx, "complete", func(id int64) error { return sender.command("ack %d", id) })

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ type cell struct {
 	sends    bool // weir does
 	channels int
 	tls      bool
+	kind     kind
 }
 
 // ends is what both ends are set up with.
@@ -52,10 +54,35 @@ func (c cell) String() string {
 	if c.sends {
 		text = fmt.Sprintf("weir → Flink %s, %d channels", c.version, c.channels)
 	}
+	if c.kind != pipelined {
+		text += ", " + strings.ToLower(string(c.kind))
+	}
 	if c.tls {
 		text += ", TLS"
 	}
 	return text
+}
+
+// parseCell reads what -channels has of a cell: the number, and how it differs from a pipelined partition without TLS.
+func parseCell(text string) (c cell, err error) {
+	number, options, _ := strings.Cut(text, "+")
+	c.kind = pipelined
+	for o := range strings.SplitSeq(options, "+") {
+		switch o {
+		case "":
+		case "tls":
+			c.tls = true
+		case "blocking", "lz4", "zstd":
+			c.kind = kind(strings.ToUpper(o))
+		default:
+			return c, fmt.Errorf("unknown option %q", o)
+		}
+	}
+	c.channels, err = strconv.Atoi(number)
+	if err == nil && c.channels < 1 {
+		err = errors.New("want channels")
+	}
+	return c, err
 }
 
 // rounds is the number of rounds for a number of channels: enough records, in not too much time.
@@ -64,7 +91,7 @@ func rounds(channels int) int { return max(60, 12_000/channels) }
 func main() {
 	versions := flag.String("flink", "2.3.0,1.20.5", "releases of Flink")
 	directions := flag.String("weir", "sends,receives", "what weir does")
-	channels := flag.String("channels", "1,8,8+tls,500", "numbers of channels; +tls: with TLS")
+	channels := flag.String("channels", "1,8,8+tls,500,8+blocking,8+blocking+tls,8+lz4,8+lz4+tls,8+zstd,8+zstd+tls", "numbers of channels; +tls: with TLS; +blocking, +lz4, +zstd: a blocking partition, and its codec")
 	seed := flag.Int64("seed", 1, "what the records are made from")
 	limit := flag.Duration("timeout", 2*time.Minute, "how long a cell may take")
 	refuse := flag.Bool("refusals", true, "also what must fail, and say why: ends that do not fit together, a Flink that dies")
@@ -78,13 +105,13 @@ func main() {
 	for _, v := range strings.Split(*versions, ",") {
 		for _, d := range strings.Split(*directions, ",") {
 			for _, n := range strings.Split(*channels, ",") {
-				n, tls := strings.CutSuffix(n, "+tls")
-				k, err := strconv.Atoi(n)
-				if err != nil || k < 1 || d != "sends" && d != "receives" {
-					fmt.Fprintf(os.Stderr, "interop: weir %q with %q channels: want sends or receives, and a number\n", d, n)
+				c, err := parseCell(n)
+				if err != nil || d != "sends" && d != "receives" {
+					fmt.Fprintf(os.Stderr, "interop: weir %q with %q channels: want sends or receives, and a number, with +blocking, +lz4, +zstd, +tls\n", d, n)
 					os.Exit(2)
 				}
-				cells = append(cells, cell{version: v, sends: d == "sends", channels: k, tls: tls})
+				c.version, c.sends = v, d == "sends"
+				cells = append(cells, c)
 			}
 		}
 	}
@@ -105,7 +132,7 @@ func inspected(weirBinary string, versions []string, seed int64, limit time.Dura
 	}
 	for _, v := range versions {
 		fmt.Printf("Flink %s → weir inspect → Flink %s\n", v, v)
-		if err := between(weirBinary, v, newScript(seed, 2, 600), seed, limit, frames, os.Stdout); err != nil {
+		if err := between(weirBinary, v, newScript(seed, 2, 600, pipelined), seed, limit, frames, os.Stdout); err != nil {
 			fmt.Fprintf(os.Stderr, "interop: Flink %s through inspect: %v\n", v, err)
 			code = 1
 		}
@@ -130,8 +157,8 @@ func runAll(cells []cell, seed int64, limit time.Duration, refuse bool) (code in
 			p.stop()
 		}
 	}()
-	fmt.Println("| Flink | weir | channels | TLS | records | MB | CRC-32C of all | watermarks | aligned | turned | unaligned | MB in flight | s | |")
-	fmt.Println("|---|---|---:|---|---:|---:|---|---:|---:|---:|---:|---:|---:|---|")
+	fmt.Println("| Flink | weir | channels | partition | TLS | records | MB | CRC-32C of all | watermarks | aligned | turned | unaligned | MB in flight | MB on the wire | s | |")
+	fmt.Println("|---|---|---:|---|---|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---|")
 	passed := 0
 	for _, c := range cells {
 		if p != nil && p.version != c.version {
@@ -162,8 +189,8 @@ func runAll(cells []cell, seed int64, limit time.Duration, refuse bool) (code in
 		if c.sends {
 			does = "sends"
 		}
-		fmt.Printf("| %s | %s | %d | %s | %d | %.1f | %08x | %d | %d | %d | %d | %.1f | %.1f | %s |\n", c.version, does, c.channels, map[bool]string{true: "yes"}[c.tls], res.records,
-			float64(res.bytes)/1e6, res.sum, res.watermarks, res.aligned, res.turned, res.unaligned, float64(res.inFlight)/1e6,
+		fmt.Printf("| %s | %s | %d | %s | %s | %d | %.1f | %08x | %d | %d | %d | %d | %.1f | %s | %.1f | %s |\n", c.version, does, c.channels, strings.ToLower(string(c.kind)), map[bool]string{true: "yes"}[c.tls], res.records,
+			float64(res.bytes)/1e6, res.sum, res.watermarks, res.aligned, res.turned, res.unaligned, float64(res.inFlight)/1e6, map[bool]string{true: fmt.Sprintf("%.1f", float64(res.wire)/1e6)}[res.wire > 0],
 			time.Since(began).Seconds(), verdict)
 	}
 	total := len(cells)
@@ -190,7 +217,7 @@ func run(p *peer, c cell, k *keys, seed int64, limit time.Duration) (res result,
 		k = nil
 	}
 	e := endsFor(c.version, k)
-	s := newScript(seed, c.channels, rounds(c.channels))
+	s := newScript(seed, c.channels, rounds(c.channels), c.kind)
 	f := receiveCell
 	if c.sends {
 		f = sendCell

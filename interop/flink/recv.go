@@ -12,7 +12,7 @@ import (
 
 // receiveCell: Flink sends, weir receives.
 func receiveCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *report, err error) {
-	if err := p.command("send %d %d %d %s", s.seed, s.channels, s.rounds, e.folder); err != nil {
+	if err := p.command("send %d %d %d %s %s", s.seed, s.channels, s.rounds, e.folder, s.kind); err != nil {
 		return nil, nil, err
 	}
 	addr, id, err := p.ready(ctx)
@@ -23,6 +23,9 @@ func receiveCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *re
 	ic := weir.InputConfig{
 		Sources:   []weir.Source{{Addr: addr, ID: &id, Last: s.channels - 1}},
 		Unaligned: weir.UnalignedOn, State: flight, Wait: 3 * e.handshake,
+	}
+	if s.kind.isBlocking() {
+		ic.State, ic.Unaligned = nil, weir.UnalignedOff
 	}
 	cfg := weir.Config{Flink: e.release, TLS: e.tls, SegmentSize: e.segment, HandshakeTimeout: e.handshake}
 	node, err := open(cfg, nil, []weir.InputConfig{ic})
@@ -39,8 +42,14 @@ func receiveCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *re
 	if err := r.run(ctx); err != nil {
 		return nil, nil, errors.Join(err, p.failure())
 	}
+	r.rep.Wire = int64(node.Stats().Loop.ReadBytes)
 	if err := in.Close(); err != nil {
 		return nil, nil, err
+	}
+	if s.kind.isBlocking() { // it does not end with its consumers
+		if err := p.command("ack 1"); err != nil {
+			return nil, nil, err
+		}
 	}
 	sent, err = p.follow(ctx, "", nil)
 	return sent, r.rep, err

@@ -92,7 +92,7 @@ func (r refusal) run(version string, k *keys, seed int64) error {
 	if r.sends {
 		f = sendCell
 	}
-	_, _, err = f(ctx, p, e, newScript(seed, 2, rounds(2)))
+	_, _, err = f(ctx, p, e, newScript(seed, 2, rounds(2), pipelined))
 	switch {
 	case err == nil:
 		return errors.New("it went well")

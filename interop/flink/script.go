@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"sort"
+
+	"github.com/weirflow/weir"
 )
 
 // The figures of a script; Script.java has the same.
@@ -18,6 +20,31 @@ const (
 	longTimeout  = 60_000
 )
 
+// kind is how a partition is kept: Kind.java is the same in Java.
+type kind string
+
+const (
+	pipelined kind = "PIPELINED"
+	blocking  kind = "BLOCKING"
+	lz4       kind = "LZ4"
+	zstd      kind = "ZSTD"
+)
+
+// isBlocking: the only ones that Flink compresses.
+func (k kind) isBlocking() bool { return k != pipelined }
+
+// codec is weir's name for how a blocking partition is compressed.
+func (k kind) codec() weir.Codec {
+	switch k {
+	case lz4:
+		return weir.LZ4
+	case zstd:
+		return weir.ZSTD
+	default:
+		return weir.NoCompression
+	}
+}
+
 // How barrier b is sent: b % 4.
 const (
 	aligned = iota
@@ -28,11 +55,12 @@ const (
 
 // script is what is sent, element by element, computed from a seed at either end: Script.java is the same in Java. Each round gives
 // every channel a record. Before a barrier one channel gets a burst of larger records; then all get a watermark, then the barrier
-// follows.
+// follows. Blocking partitions get no barriers, and records that can be compressed.
 type script struct {
 	seed     int64
 	channels int
 	rounds   int
+	kind     kind
 	// elements, by channel: the record's size, or -1-t for a watermark of time t.
 	elements [][]int
 	// offsets, by channel and element: where its bytes begin; one more at the end.
@@ -46,16 +74,16 @@ type script struct {
 	watermarkAfter []bool
 }
 
-func newScript(seed int64, channels, rounds int) *script {
+func newScript(seed int64, channels, rounds int, k kind) *script {
 	s := &script{
-		seed: seed, channels: channels, rounds: rounds,
+		seed: seed, channels: channels, rounds: rounds, kind: k,
 		elements: make([][]int, channels), offsets: make([][]int64, channels), pauses: make([]map[int]int, channels),
 		barrierAfter: make([]int, rounds), watermarkAfter: make([]bool, rounds),
 	}
 	for r := range s.barrierAfter {
 		s.barrierAfter[r] = -1
 	}
-	for b := range barriers {
+	for b := 0; b < barriers && !k.isBlocking(); b++ {
 		s.barrierAfter[(b+1)*rounds/(barriers+1)-1] = b
 	}
 	every := max(1, rounds/40)
@@ -177,8 +205,14 @@ func (s *script) content(dst []byte, c, e int) []byte {
 	dst = dst[:at+size]
 	p := dst[at:]
 	x := s.mix(c, e) ^ 0x6A09E667F3BCC908
-	for ; len(p) >= 8; p = p[8:] {
-		x = x*6364136223846793005 + 1442695040888963407
+	repeat := 1
+	if s.kind.isBlocking() {
+		repeat = 8
+	}
+	for i := 0; len(p) >= 8; i, p = i+1, p[8:] {
+		if i%repeat == 0 {
+			x = x*6364136223846793005 + 1442695040888963407
+		}
 		binary.LittleEndian.PutUint64(p, x^x>>32)
 	}
 	x = x*6364136223846793005 + 1442695040888963407

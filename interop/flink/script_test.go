@@ -8,7 +8,7 @@ import (
 )
 
 func scripts() []*script {
-	return []*script{newScript(1, 1, 300), newScript(1, 3, 100), newScript(2, 50, 60)}
+	return []*script{newScript(1, 1, 300, pipelined), newScript(1, 3, 100, pipelined), newScript(2, 50, 60, pipelined)}
 }
 
 func TestScriptHasWhatItIsFor(t *testing.T) {
@@ -44,7 +44,7 @@ func TestScriptHasWhatItIsFor(t *testing.T) {
 
 // The bytes of a channel match from where they lie, and from nowhere else.
 func TestMatches(t *testing.T) {
-	s := newScript(1, 3, 100)
+	s := newScript(1, 3, 100, pipelined)
 	var all []byte
 	for e := range 20 {
 		all = s.serialized(all, 2, e)
@@ -98,7 +98,7 @@ func perfect(s *script) (sent, got *report) {
 
 // Whatever goes wrong, a cell fails; and so does one that proves nothing.
 func TestCompareFails(t *testing.T) {
-	s := newScript(1, 3, 100)
+	s := newScript(1, 3, 100, pipelined)
 	if res, err := compare(s, first(perfect(s)), second(perfect(s))); err != nil || res.turned != 3 || res.unaligned != 3 || res.aligned != 6 {
 		t.Fatal(res, err)
 	}

@@ -24,6 +24,9 @@ func open(cfg weir.Config, outputs []weir.OutputConfig, inputs []weir.InputConfi
 func sendCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *report, err error) {
 	flight := newInFlight()
 	oc := weir.OutputConfig{Name: fmt.Sprintf("interop-%d-%d", s.seed, s.channels), Subpartitions: s.channels, State: flight}
+	if s.kind.isBlocking() {
+		oc.State, oc.Blocking = nil, &weir.Blocking{Codec: s.kind.codec()}
+	}
 	cfg := weir.Config{Listen: "127.0.0.1:0", Flink: e.release, TLS: e.tls, SegmentSize: e.segment}
 	node, err := open(cfg, []weir.OutputConfig{oc}, nil)
 	if err != nil {
@@ -42,7 +45,7 @@ func sendCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *repor
 	done := make(chan *report, 1)
 	id := out.ID()
 	host, port := hostPort(node.Addr())
-	if err := p.command("receive %s %s %x %d %d %d %s", host, port, id[:], s.seed, s.channels, s.rounds, e.folder); err != nil {
+	if err := p.command("receive %s %s %x %d %d %d %s %s", host, port, id[:], s.seed, s.channels, s.rounds, e.folder, s.kind); err != nil {
 		return nil, nil, err
 	}
 	go func() {
@@ -69,6 +72,12 @@ func sendCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *repor
 	if got == nil {
 		return nil, nil, cause(ctx, ctx.Err())
 	}
+	if s.kind.isBlocking() {
+		if err := out.AwaitRead(ctx, 1); err != nil {
+			return nil, nil, err
+		}
+	}
+	w.rep.Wire = int64(node.Stats().Loop.WriteBytes)
 	return w.rep, got, nil
 }
 
@@ -127,8 +136,10 @@ func (w *sender) run(ctx context.Context) error {
 			}
 		}
 	}
-	if err := w.await(ctx, barriers); err != nil {
-		return err
+	if !s.kind.isBlocking() {
+		if err := w.await(ctx, barriers); err != nil {
+			return err
+		}
 	}
 	if err := w.out.Finish(ctx); err != nil {
 		return err

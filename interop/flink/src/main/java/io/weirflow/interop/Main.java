@@ -15,11 +15,12 @@ import java.util.concurrent.LinkedBlockingQueue;
  * The Flink end. It takes commands from standard input, one a line, one at a time, and answers on standard output:
  *
  * <ul>
- *   <li>{@code send SEED CHANNELS ROUNDS KEYS}: answers {@code ready PORT PARTITION}, and takes {@code ack ID} for each checkpoint;
- *   <li>{@code receive HOST PORT PARTITION SEED CHANNELS ROUNDS KEYS}: answers {@code complete ID} for each checkpoint.
+ *   <li>{@code send SEED CHANNELS ROUNDS KEYS KIND}: answers {@code ready PORT PARTITION}, and takes {@code ack ID} for each checkpoint, or
+ *       {@code ack 1} once the consumers of a blocking partition are done;
+ *   <li>{@code receive HOST PORT PARTITION SEED CHANNELS ROUNDS KEYS KIND}: answers {@code complete ID} for each checkpoint.
  * </ul>
  *
- * KEYS is a folder with key.der and certificate.der for TLS, or - for none. The last answer to either is {@code done REPORT} or {@code failed TEXT}.
+ * KEYS is a folder with key.der and certificate.der for TLS, or - for none; KIND is a name of {@link Kind}. The last answer to either is {@code done REPORT} or {@code failed TEXT}.
  */
 public final class Main {
     private static final PrintStream OUT = System.out;
@@ -59,7 +60,7 @@ public final class Main {
 
     private static Report send(String[] command) throws Exception {
         Script script =
-                new Script(Long.parseLong(command[1]), Integer.parseInt(command[2]), Integer.parseInt(command[3]));
+                new Script(Long.parseLong(command[1]), Integer.parseInt(command[2]), Integer.parseInt(command[3]), Kind.valueOf(command[5]));
         acknowledged = 0;
         return new Sender(script, Keys.of(command[4]), Main::acknowledged)
                 .run((port, id) -> answer("ready " + port + " " + HexFormat.of().formatHex(id.getBytes())));
@@ -67,7 +68,7 @@ public final class Main {
 
     private static Report receive(String[] command) throws Exception {
         Script script =
-                new Script(Long.parseLong(command[4]), Integer.parseInt(command[5]), Integer.parseInt(command[6]));
+                new Script(Long.parseLong(command[4]), Integer.parseInt(command[5]), Integer.parseInt(command[6]), Kind.valueOf(command[8]));
         return new Receiver(script, Keys.of(command[7]), id -> answer("complete " + id))
                 .run(
                         new InetSocketAddress(command[1], Integer.parseInt(command[2])),

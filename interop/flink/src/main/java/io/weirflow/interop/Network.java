@@ -34,16 +34,18 @@ import java.util.concurrent.ScheduledExecutorService;
 /** The network stack of a TaskManager with the settings that Flink comes with. */
 final class Network implements AutoCloseable {
     private static final MemorySize MEMORY = MemorySize.parse("64m");
-    private static final ResultPartitionType TYPE = ResultPartitionType.PIPELINED_BOUNDED;
 
     final int port;
+    private final ResultPartitionType type;
     private final NettyShuffleEnvironment shuffle;
     private final ResourceID here = ResourceID.generate();
     private final ScheduledExecutorService executor = Executors.newScheduledThreadPool(1);
 
     /** With TLS if there are keys. */
-    Network(Keys keys) throws Exception {
+    Network(Keys keys, Kind kind) throws Exception {
+        type = kind.type();
         Configuration settings = new Configuration();
+        kind.configure(settings);
         if (keys != null) {
             keys.configure(settings);
         }
@@ -69,7 +71,7 @@ final class Network implements AutoCloseable {
     ResultPartition partition(ResultPartitionID id, int subpartitions) throws Exception {
         PartitionDescriptor partition =
                 new PartitionDescriptor(
-                        id.getPartitionId().getIntermediateDataSetID(), 1, id.getPartitionId(), TYPE, subpartitions, 0, false, true, false);
+                        id.getPartitionId().getIntermediateDataSetID(), 1, id.getPartitionId(), type, subpartitions, 0, false, true, false);
         InetSocketAddress address = new InetSocketAddress(InetAddress.getLoopbackAddress(), port);
         return shuffle.createResultPartitionWriters(
                         owner(id.getProducerId()),
@@ -90,7 +92,7 @@ final class Network implements AutoCloseable {
                                 },
                                 List.of(
                                         new InputGateDeploymentDescriptor(
-                                                id.getPartitionId().getIntermediateDataSetID(), TYPE, 0, producers)))
+                                                id.getPartitionId().getIntermediateDataSetID(), type, 0, producers)))
                         .get(0);
         Field index = InputChannel.class.getDeclaredField("consumedSubpartitionIndexSet");
         index.setAccessible(true);
@@ -103,6 +105,11 @@ final class Network implements AutoCloseable {
     /** Segments that are in use. */
     int used() {
         return shuffle.getNetworkBufferPool().getNumberOfUsedMemorySegments();
+    }
+
+    /** Ends a partition that outlives its consumers. */
+    void release(ResultPartitionID id) {
+        shuffle.releasePartitionsLocally(List.of(id));
     }
 
     /** Waits until no segment is in use, or in vain, and returns how many are. */

@@ -79,7 +79,7 @@ final class Receiver {
     }
 
     Report run(InetSocketAddress server, ResultPartitionID id) throws Exception {
-        try (Network network = new Network(keys)) {
+        try (Network network = new Network(keys, script.kind)) {
             gate = network.gate(id, server, script.channels);
             try {
                 open();

@@ -8,7 +8,8 @@ import java.util.Arrays;
 
 /**
  * What is sent, element by element, computed from a seed at either end: script.go is the same in Go. Each round gives every channel a
- * record. Before a barrier one channel gets a burst of larger records; then all get a watermark, then the barrier follows.
+ * record. Before a barrier one channel gets a burst of larger records; then all get a watermark, then the barrier follows. Blocking
+ * partitions get no barriers, and records that can be compressed.
  */
 final class Script {
     static final int BARRIERS = 12;
@@ -28,6 +29,7 @@ final class Script {
     final long seed;
     final int channels;
     final int rounds;
+    final Kind kind;
     /** By channel and element: the record's size, or -1-t for a watermark of time t. */
     final int[][] elements;
     /** By channel and element: where its bytes begin; one more at the end. */
@@ -42,14 +44,15 @@ final class Script {
 
     private final int[] counts;
 
-    Script(long seed, int channels, int rounds) {
+    Script(long seed, int channels, int rounds, Kind kind) {
         this.seed = seed;
         this.channels = channels;
         this.rounds = rounds;
+        this.kind = kind;
         barrierAfter = new int[rounds];
         watermarkAfter = new boolean[rounds];
         Arrays.fill(barrierAfter, -1);
-        for (int b = 0; b < BARRIERS; b++) {
+        for (int b = 0; b < BARRIERS && !kind.isBlocking(); b++) {
             barrierAfter[(int) ((long) (b + 1) * rounds / (BARRIERS + 1)) - 1] = b;
         }
         int every = Math.max(1, rounds / 40);
@@ -167,8 +170,11 @@ final class Script {
     void fill(int c, int e, byte[] p) {
         long x = mix(c, e) ^ 0x6A09E667F3BCC908L;
         int i = 0;
+        int repeat = kind.isBlocking() ? 64 : 8;
         for (; i + 8 <= p.length; i += 8) {
-            x = x * 6364136223846793005L + 1442695040888963407L;
+            if (i % repeat == 0) {
+                x = x * 6364136223846793005L + 1442695040888963407L;
+            }
             LONGS.set(p, i, x ^ (x >>> 32));
         }
         x = x * 6364136223846793005L + 1442695040888963407L;

@@ -51,20 +51,34 @@ final class Sender {
         ResultPartitionID id =
                 new ResultPartitionID(
                         new IntermediateResultPartitionID(new IntermediateDataSetID(), 0), ExecutionAttemptID.randomId());
-        try (Network network = new Network(keys)) {
+        try (Network network = new Network(keys, script.kind)) {
             partition = network.partition(id, script.channels);
-            ((ChannelStateHolder) partition).setChannelStateWriter(inFlight);
+            boolean blocking = script.kind.isBlocking();
+            if (!blocking) {
+                ((ChannelStateHolder) partition).setChannelStateWriter(inFlight);
+            }
             partition.setup();
-            ready.accept(network.port, id);
+            if (!blocking) {
+                ready.accept(network.port, id);
+            }
             writer =
-                    new RecordWriterBuilder<SerializationDelegate<StreamElement>>().setTimeout(100).build(partition);
+                    new RecordWriterBuilder<SerializationDelegate<StreamElement>>()
+                            .setTimeout(blocking ? -1 : 100)
+                            .build(partition);
             send();
             writer.flushAll();
             partition.notifyEndOfData(StopMode.DRAIN);
-            serveUntil(partition.getAllDataProcessedFuture().thenApply(nothing -> null));
+            if (!blocking) {
+                serveUntil(partition.getAllDataProcessedFuture().thenApply(nothing -> null));
+            }
             report.endOfData = true;
             partition.finish();
             writer.close();
+            if (blocking) {
+                ready.accept(network.port, id);
+                awaitAcknowledged(1); // the consumers are done: it does not end with them
+                network.release(id);
+            }
             partition.close();
             while (!partition.isReleased()) {
                 Thread.sleep(1);
@@ -104,7 +118,9 @@ final class Sender {
                 barrier(b);
             }
         }
-        awaitAcknowledged(Script.BARRIERS);
+        if (!script.kind.isBlocking()) {
+            awaitAcknowledged(Script.BARRIERS);
+        }
     }
 
     /** One checkpoint at a time, as with Flink's coordinator. */
