@@ -63,7 +63,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer r.close()
+	defer func() { _ = r.close() }()
 	return r.all(ctx, ms, out)
 }
 

@@ -160,7 +160,7 @@ func (r *runner) breakFor(ctx context.Context, m *Mutant, s suite, names []strin
 	if err != nil {
 		return result{verdict: unfit, how: err.Error()}
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	overlay, err := r.overlay(dir, m)
 	if err != nil {
 		return result{verdict: unfit, how: err.Error()}
