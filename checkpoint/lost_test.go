@@ -75,7 +75,7 @@ func (m *Member) sideCompleted() int64 {
 func TestCoordinatorRestarts(t *testing.T) {
 	ctx := testContext(t)
 	store := dirStore(t)
-	cfg := CoordinatorConfig{Members: []string{"a", "b"}, Store: store, Interval: 20 * time.Millisecond, MemberTimeout: 5 * time.Second}
+	cfg := CoordinatorConfig{Members: []string{"a", "b"}, Store: store, Interval: 20 * time.Millisecond, MemberTimeout: 30 * time.Second}
 	c, stop := coordinatorOf(t, cfg)
 	p := proxyTo(t, c.Addr().String())
 	a := memberOf(t, nil, MemberConfig{Name: "a", Coordinator: p.addr()})
@@ -133,7 +133,7 @@ func TestCoordinatorRestarts(t *testing.T) {
 func TestConnectionsCut(t *testing.T) {
 	ctx := testContext(t)
 	c, _ := coordinatorOf(t, CoordinatorConfig{
-		Members: []string{"a", "b"}, Store: dirStore(t), Interval: 10 * time.Millisecond, Timeout: 500 * time.Millisecond, MemberTimeout: 10 * time.Second,
+		Members: []string{"a", "b"}, Store: dirStore(t), Interval: 10 * time.Millisecond, Timeout: 500 * time.Millisecond, MemberTimeout: 30 * time.Second,
 	})
 	p := proxyTo(t, c.Addr().String())
 	epochs := joinAll(t, ctx, memberOf(t, nil, MemberConfig{Name: "a", Coordinator: p.addr()}), memberOf(t, c, MemberConfig{Name: "b"}))
@@ -156,7 +156,7 @@ func TestSilentMember(t *testing.T) {
 	a := memberOf(t, nil, MemberConfig{Name: "a", Coordinator: p.addr()})
 	epochs := joinAll(t, ctx, a, memberOf(t, c, MemberConfig{Name: "b"}))
 	p.stand(true)
-	if err := untilOver(t, ctx, epochs[1]); !errors.Is(err, ErrFenced) || !strings.Contains(err.Error(), "member a is lost") {
+	if err := untilOver(t, ctx, epochs[1]); !errors.Is(err, ErrFenced) {
 		t.Errorf("the epoch of b ended with %v", err)
 	}
 	select {
@@ -237,7 +237,7 @@ func TestStoredBeforeFence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := CoordinatorConfig{Members: []string{"a"}, Store: store, Interval: time.Millisecond, MemberTimeout: 2 * time.Second}
+	cfg := CoordinatorConfig{Members: []string{"a"}, Store: store, Interval: time.Millisecond, MemberTimeout: 30 * time.Second}
 	c, stop := coordinatorOf(t, cfg)
 	a := memberOf(t, c, MemberConfig{Name: "a"})
 	e := joinAll(t, ctx, a)[0]

@@ -168,7 +168,7 @@ func FuzzPart(f *testing.F) {
 func TestHostilePeers(t *testing.T) {
 	ctx := testContext(t)
 	c, _ := coordinatorOf(t, CoordinatorConfig{
-		Members: []string{"a"}, Store: dirStore(t), Interval: time.Millisecond, MemberTimeout: 10 * time.Second,
+		Members: []string{"a"}, Store: dirStore(t), Interval: time.Millisecond, MemberTimeout: 30 * time.Second,
 	})
 	e := joinAll(t, ctx, memberOf(t, c, MemberConfig{Name: "a"}))[0]
 	hello := func(m message) []byte {
@@ -247,6 +247,5 @@ func TestFlood(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	e := joinAll(t, ctx, memberOf(t, c, MemberConfig{Name: "a", Timeout: 2 * time.Second}))[0]
-	ack(t, ctx, e, next(t, ctx, e, TriggerEvent).ID, "x")
+	joinAll(t, ctx, memberOf(t, c, MemberConfig{Name: "a", Timeout: 2 * time.Second}))
 }

@@ -24,7 +24,7 @@ import (
 
 const (
 	bucket = "weir"
-	limit  = time.Minute
+	limit  = 4 * time.Minute
 )
 
 // fake is an object store in memory. fail, if set, answers a request with a status instead; lose does it, and loses the answer.
@@ -242,7 +242,7 @@ func TestPipeline(t *testing.T) {
 	f := newFake(t)
 	for round := int32(1); round <= 2; round++ {
 		c, err := checkpoint.NewCoordinator(checkpoint.CoordinatorConfig{
-			Members: []string{"a"}, Store: f.store(t, "p"), Listen: "127.0.0.1:0", Interval: 10 * time.Millisecond, MemberTimeout: time.Second,
+			Members: []string{"a"}, Store: f.store(t, "p"), Listen: "127.0.0.1:0", Interval: 10 * time.Millisecond, MemberTimeout: 30 * time.Second,
 		})
 		if err != nil {
 			t.Fatal(err)
