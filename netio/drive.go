@@ -59,6 +59,9 @@ func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 	l.drives++
 	for {
 		worked := l.work()
+		if worked {
+			l.giveWay()
+		}
 		if ready() {
 			break
 		}
@@ -79,6 +82,29 @@ func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 	}
 	l.release(err == nil)
 	return true, err
+}
+
+// What giveWay allows others: a turn that comes later than slowWay has met goroutines that compute, and then it does not
+// give way for a while.
+const (
+	slowWay   = 4 * time.Millisecond
+	slowTurns = 256
+)
+
+// giveWay lets the followers that a turn has woken run before the next one. Without it the driver, who never waits while data
+// flows, leaves them all to other threads, and whom these happen to take first gets most of the rate.
+func (l *Loop) giveWay() {
+	switch {
+	case l.waiting.Load() == 0:
+	case l.noWay > 0:
+		l.noWay--
+	default:
+		start := time.Since(l.base)
+		runtime.Gosched()
+		if time.Since(l.base)-start > slowWay {
+			l.noWay = slowTurns
+		}
+	}
 }
 
 // followStep is how often a follower that nobody can wake looks by itself.

@@ -115,13 +115,13 @@ func (l *Loop) acquire() {
 	}
 }
 
-// acquireSpin is a short attempt at acquire.
+// acquireSpin is a short attempt at acquire. Where others follow, there is a driver that stays.
 func (l *Loop) acquireSpin() bool {
 	for i := 0; ; i++ {
 		if l.TryAcquire() {
 			return true
 		}
-		if i == 8 {
+		if i == 8 || l.waiting.Load() != 0 {
 			return false
 		}
 		runtime.Gosched()
