@@ -75,7 +75,7 @@ func runPoints(ctx context.Context, s *scenario, opt Options) (res Result, err e
 		if res, err = runOne(ctx, s, opt); err != nil {
 			return res, err
 		}
-		all = append(all, Point{Channels: n, Cost: res.CPUPerM, Rate: res.Rate, Allocs: res.Allocs, Credits: res.Credits / res.Grants,
+		all = append(all, Point{Channels: n, Cost: res.CPUPerM, Rate: res.Rate, Allocs: res.Allocs, Credits: res.Credits / max(1, res.Grants),
 			PerWrite: res.PerWrite, Barriers: res.Barriers})
 	}
 	res.Points = all
