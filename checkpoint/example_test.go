@@ -72,6 +72,7 @@ func copyEpoch(ctx context.Context, e *checkpoint.Epoch, source *checkpoint.File
 			}
 			if err == nil {
 				_, err = fmt.Fprintf(sink, "%s\n", line)
+				source.Done()
 			}
 			if err != nil {
 				return err

@@ -60,6 +60,10 @@ func TestSourceReplays(t *testing.T) {
 		if err != nil || string(line) != lines[i] {
 			t.Fatalf("line %d: %.40q, %v", i, line, err)
 		}
+		if again, err := s.Snapshot(); err != nil || !bytes.Equal(again, st) {
+			t.Fatalf("snapshot while line %d is not done: %s, %v, want %s", i, again, err, st)
+		}
+		s.Done()
 	}
 	for i, st := range states {
 		if err := s.Restore(st); err != nil {
@@ -101,6 +105,7 @@ func TestSourceOfAnotherFile(t *testing.T) {
 	s := write("one", "first\nsecond\n")
 	s.Next()
 	s.Next()
+	s.Done()
 	st, err := s.Snapshot()
 	if err != nil {
 		t.Fatal(err)

@@ -34,6 +34,7 @@ type FileSource struct {
 	offset  int64
 	maxLine int
 	long    []byte // a line that is longer than the reader's buffer
+	line    []byte // that Next returned, with its line feed, until it is done
 	recent  []byte // ring of the last lookBack bytes before offset: recent[offset % lookBack] is the next to be written
 }
 
@@ -64,8 +65,9 @@ func (s *FileSource) error(err error) error {
 }
 
 // Next returns the next line without its line feed, valid until the following call. io.EOF: there is none. A last line without
-// a line feed is a line.
+// a line feed is a line. The line before it is done.
 func (s *FileSource) Next() ([]byte, error) {
+	s.Done()
 	line, err := s.r.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
 		line, err = s.nextLong(line)
@@ -79,7 +81,7 @@ func (s *FileSource) Next() ([]byte, error) {
 	if len(line) == 0 {
 		return nil, io.EOF
 	}
-	s.passed(line)
+	s.line = line
 	if line[len(line)-1] == '\n' {
 		line = line[:len(line)-1]
 	}
@@ -110,10 +112,17 @@ func (s *FileSource) passed(b []byte) {
 	copy(s.recent, b[n:])
 }
 
-// Offset is where the next line begins, in bytes.
+// Done says that the line that Next returned was written: a snapshot is behind it from now on. Call it when Output.Write has returned, since
+// a barrier that goes out within Write is before the record that is being written.
+func (s *FileSource) Done() {
+	s.passed(s.line)
+	s.line = nil
+}
+
+// Offset is where the first line begins that is not done, in bytes.
 func (s *FileSource) Offset() int64 { return s.offset }
 
-// Snapshot returns what Restore takes to go on behind the line that Next returned last.
+// Snapshot returns what Restore takes to go on with the first line that is not done.
 func (s *FileSource) Snapshot() ([]byte, error) {
 	back := min(s.offset, lookBack)
 	at := int(s.offset % lookBack)
@@ -148,6 +157,7 @@ func (s *FileSource) Restore(state []byte) error {
 		return s.error(err)
 	}
 	s.r.Reset(s.f)
+	s.line = nil
 	s.offset = st.Offset - st.Back
 	s.passed(before)
 	return nil
