@@ -52,14 +52,14 @@ func (t *Task) take(b Barrier, m align.Metrics) (*CheckpointInfo, error) {
 	info := &CheckpointInfo{Barrier: b, Metrics: m, in: t.input, task: t}
 	if f := t.cfg.BeforeBarrier; f != nil {
 		if err := f(b); err != nil {
-			return nil, t.error(err)
+			return nil, t.failed(b.ID, err)
 		}
 	}
 	finished := func() {}
 	if b.Options.NeedsChannelState() {
 		result, err := t.gather(&b)
 		if err != nil {
-			return nil, t.error(err)
+			return nil, t.failed(b.ID, err)
 		}
 		info.inFlight = true
 		defer t.await(info, result) // when it is pending
@@ -109,6 +109,21 @@ func (t *Task) note(err error) {
 // inputAborted passes on that the input gave a checkpoint up. (abortCheckpointOnBarrier)
 func (t *Task) inputAborted(id int64, cause error) error {
 	t.guard.Abort(id)
+	return t.giveUp(id, cause)
+}
+
+// failed gives up a checkpoint that failed before its barrier was sent, and returns the task's error. The markers leave at once, since
+// a task with an error may do nothing more, and those behind it hold back what follows the barriers of its siblings.
+func (t *Task) failed(id int64, err error) error {
+	err = errors.Join(t.error(err), t.giveUp(id, err))
+	for _, o := range t.outputs {
+		o.w.FlushAll()
+	}
+	return err
+}
+
+// giveUp declines a checkpoint whose barrier was not sent, and tells those behind the outputs.
+func (t *Task) giveUp(id int64, cause error) error {
 	t.drop(id, cause)
 	t.report(TaskReport{Checkpoint: id, Err: cause})
 	return t.cancel(id)

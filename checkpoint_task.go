@@ -28,8 +28,9 @@ type TaskConfig struct {
 	// goroutine. The state is what it is at this call: the barrier is in the outputs already, and the record that a Write is
 	// about is behind it. Nil: an input hands out Checkpoint elements instead, and a task without an input has no state.
 	OnCheckpoint func(cp *CheckpointInfo)
-	// BeforeBarrier writes to the outputs what the task holds back and must not be behind the barrier. Nil: nothing.
-	// (prepareSnapshotPreBarrier)
+	// BeforeBarrier writes to the outputs what the task holds back and must not be behind the barrier. Nil: nothing. An error
+	// declines the checkpoint, whose consumers get a marker instead of the barrier, and comes back from the method that it is
+	// within. (prepareSnapshotPreBarrier)
 	BeforeBarrier func(b Barrier) error
 	// Report gets what came of each checkpoint that the task took or had to give up. Any goroutine; it must not wait. Nil: nobody
 	// is told.
