@@ -50,6 +50,7 @@ type LocalPool struct {
 
 	// Written by others with each return.
 	returned atomic.Pointer[header] // a stack of segments, linked by next
+	flushed  atomic.Bool            // a Releaser has published something since drain last looked at their rings
 	notifier ringbuf.Notifier
 
 	_ [128]byte

@@ -88,6 +88,9 @@ func (r *Releaser) Flush() {
 	for _, i := range staged[r.ring.PushBatch(staged):] { // no room: more segments are on their way than the ring holds
 		r.home.pool.headers[i].sendHome()
 	}
+	if !r.home.flushed.Load() {
+		r.home.flushed.Store(true)
+	}
 	r.home.afterReturn()
 }
 

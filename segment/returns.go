@@ -42,7 +42,7 @@ func (l *LocalPool) afterReturn() {
 // Drain takes in every segment that was returned by other goroutines, and does what redistribution has asked for. For each
 // segment OnReturn is called with its tag. It returns how many came home.
 //
-// It costs a load for the list, one for each Releaser, and one for what others asked, if there is nothing to do.
+// It costs three loads if there is nothing to do, however many Releasers there are.
 func (l *LocalPool) Drain() int {
 	l.guard.enter()
 	n := l.drain()
@@ -64,8 +64,9 @@ func (l *LocalPool) drain() int {
 			h = next
 		}
 	}
-	if rs := l.releasers.Load(); rs != nil {
-		for _, r := range *rs {
+	if l.flushed.Load() {
+		l.flushed.Store(false) // before the rings are looked at: who publishes later sets it again
+		for _, r := range *l.releasers.Load() {
 			n += l.drainRing(r)
 		}
 	}
