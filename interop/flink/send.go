@@ -27,7 +27,8 @@ func sendCell(ctx context.Context, p *peer, e ends, s *script) (sent, got *repor
 	if s.kind.isBlocking() {
 		oc.State, oc.Blocking = nil, &weir.Blocking{Codec: s.kind.codec()}
 	}
-	cfg := weir.Config{Listen: "127.0.0.1:0", Flink: e.release, TLS: e.tls, SegmentSize: e.segment}
+	// The handshake of a JVM that has just started takes long.
+	cfg := weir.Config{Listen: "127.0.0.1:0", Flink: e.release, TLS: e.tls, SegmentSize: e.segment, HandshakeTimeout: max(e.handshake, time.Minute)}
 	node, err := open(cfg, []weir.OutputConfig{oc}, nil)
 	if err != nil {
 		return nil, nil, err
