@@ -366,22 +366,7 @@ func TestBothProfiles(t *testing.T) {
 		a, b := open(t, Config{Listen: "127.0.0.1:0", Flink: f}), open(t, Config{Flink: f})
 		out := newOutput(t, a, OutputConfig{Name: "x"})
 		in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
-		wait := inBackground(func() error {
-			if err := out.Write(ctx, nil, []byte("hello")); err != nil {
-				return err
-			}
-			return out.Finish(ctx)
-		})
-		n := 0
-		read(ctx, t, in, func(e *Element) {
-			if e.Kind == Record {
-				n++
-			}
-		})
-		if err := in.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := wait(); err != nil || n != 1 {
+		if n, err := passOne(ctx, t, out, in); err != nil || n != 1 {
 			t.Errorf("profile %v: %d records, %v", f, n, err)
 		}
 	}

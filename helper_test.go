@@ -60,11 +60,31 @@ func source(n *Node, o *Output) Source {
 	return Source{Addr: n.Addr().String(), Name: o.cfg.Name, Last: o.cfg.Subpartitions - 1}
 }
 
-// write runs f in a goroutine and returns its error at the end of the test.
+// inBackground runs f in a goroutine and returns its error at the end of the test.
 func inBackground(f func() error) (wait func() error) {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	return func() error { return <-done }
+}
+
+// passOne sends one record and reads to the end: it returns how many came, and what the sender ended with.
+func passOne(ctx context.Context, t testing.TB, out *Output, in *Input) (records int, err error) {
+	t.Helper()
+	wait := inBackground(func() error {
+		if err := out.Write(ctx, nil, []byte("one")); err != nil {
+			return err
+		}
+		return out.Finish(ctx)
+	})
+	read(ctx, t, in, func(e *Element) {
+		if e.Kind == Record {
+			records++
+		}
+	})
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+	return records, wait()
 }
 
 // read hands each element to f until the end.

@@ -363,22 +363,7 @@ func TestBlockingDiskFull(t *testing.T) {
 		if left, _ := os.ReadDir(dir); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 		}
-		wait := inBackground(func() error {
-			if err := honest.Write(ctx, nil, []byte("honest")); err != nil {
-				return err
-			}
-			return honest.Finish(ctx)
-		})
-		n := 0
-		read(ctx, t, honestIn, func(e *Element) {
-			if e.Kind == Record {
-				n++
-			}
-		})
-		if err := honestIn.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := wait(); err != nil || n != 1 {
+		if n, err := passOne(ctx, t, honest, honestIn); err != nil || n != 1 {
 			t.Errorf("another output brought %d records, %v", n, err)
 		}
 		if err := honest.Close(); err != nil {

@@ -149,15 +149,7 @@ func TestFileTableFull(t *testing.T) {
 func TestSinkDiskFull(t *testing.T) {
 	ctx := testContext(t)
 	dir := tmpfs(t, "size=1m")
-	sink, err := OpenFileSink(FileSinkConfig{Dir: dir, Name: "out"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sink.Close()
-	tx := NewTransactions(sink)
-	if err := tx.Restore(ctx, 1, 0, nil); err != nil {
-		t.Fatal(err)
-	}
+	sink, tx := newSink(t, dir)
 	io.WriteString(sink, "one\n")
 	state, err := tx.Snapshot(ctx, 1)
 	if err != nil {

@@ -138,20 +138,13 @@ func TestSourceOfAnotherFile(t *testing.T) {
 func TestAbortTakesNothing(t *testing.T) {
 	ctx := testContext(t)
 	dir := t.TempDir()
-	sink, err := OpenFileSink(FileSinkConfig{Dir: dir, Name: "out"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sink.Close()
-	tx := NewTransactions(sink)
-	if err := tx.Restore(ctx, 1, 0, nil); err != nil {
-		t.Fatal(err)
-	}
+	sink, tx := newSink(t, dir)
 	var state []byte
 	for id := int64(1); id <= 4; id++ {
 		if id != 2 { // nothing is written for the second one
 			fmt.Fprintln(sink, id)
 		}
+		var err error
 		if state, err = tx.Snapshot(ctx, id); err != nil {
 			t.Fatal(err)
 		}

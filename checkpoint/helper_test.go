@@ -30,6 +30,21 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
+// newSink opens a sink of files for its first attempt.
+func newSink(t testing.TB, dir string) (*FileSink, *Transactions) {
+	t.Helper()
+	sink, err := OpenFileSink(FileSinkConfig{Dir: dir, Name: "out"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sink.Close() })
+	tx := NewTransactions(sink)
+	if err := tx.Restore(testContext(t), 1, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	return sink, tx
+}
+
 type testLog struct{ t testing.TB }
 
 func (l testLog) Write(p []byte) (int, error) {

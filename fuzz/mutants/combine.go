@@ -26,26 +26,11 @@ const chooser = "WEIR_MUTANT"
 
 // combine writes the files to dir. A mutant that breaks something else than the body of one function or the value of one variable is left out.
 func combine(root, dir string, ms []Mutant) (*combined, error) {
-	c := &combined{number: map[string]int{}}
-	sources := map[string]*source{}
-	for i := range ms {
-		m := &ms[i]
-		s := sources[m.File]
-		if s == nil {
-			var err error
-			if s, err = readSource(root, m.File); err != nil {
-				return nil, err
-			}
-			sources[m.File] = s
-		}
-		broken, err := m.apply(root)
-		if err != nil {
-			return nil, err
-		}
-		if s.add(string(broken), i+1) {
-			c.number[m.Name] = i + 1
-		}
+	sources, number, err := together(root, ms)
+	if err != nil {
+		return nil, err
 	}
+	c := &combined{number: number}
 	replace := map[string]string{}
 	put := func(name, text string) error {
 		to := filepath.Join(dir, strconv.Itoa(len(replace))+".go")
@@ -96,6 +81,30 @@ type variant struct {
 type variable struct {
 	name, value string
 	number      int
+}
+
+// together adds what the mutants break to the files that they are of, and returns those by name and the numbers of the mutants that
+// are in.
+func together(root string, ms []Mutant) (sources map[string]*source, number map[string]int, err error) {
+	sources, number = map[string]*source{}, map[string]int{}
+	for i := range ms {
+		m := &ms[i]
+		s := sources[m.File]
+		if s == nil {
+			if s, err = readSource(root, m.File); err != nil {
+				return nil, nil, err
+			}
+			sources[m.File] = s
+		}
+		broken, err := m.apply(root)
+		if err != nil {
+			return nil, nil, err
+		}
+		if s.add(string(broken), i+1) {
+			number[m.Name] = i + 1
+		}
+	}
+	return sources, number, nil
 }
 
 func readSource(root, name string) (*source, error) {

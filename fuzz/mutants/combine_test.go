@@ -55,27 +55,11 @@ func TestOneDoesNotCompile(t *testing.T) {
 // TestListGoesTogether: nearly all of the list fits into shared binaries, and the files with the choices are Go.
 func TestListGoesTogether(t *testing.T) {
 	ms := all()
-	sources := map[string]*source{}
-	in := 0
-	for i := range ms {
-		m := &ms[i]
-		s := sources[m.File]
-		if s == nil {
-			var err error
-			if s, err = readSource(root, m.File); err != nil {
-				t.Fatal(err)
-			}
-			sources[m.File] = s
-		}
-		broken, err := m.apply(root)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.add(string(broken), i+1) {
-			in++
-		}
+	sources, number, err := together(root, ms)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if in < len(ms)*9/10 {
+	if in := len(number); in < len(ms)*9/10 {
 		t.Errorf("only %d of %d go together: the whole will take long", in, len(ms))
 	}
 	for name, s := range sources {
