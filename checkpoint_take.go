@@ -16,8 +16,11 @@ func (s stateOf) Start(id int64, o event.Options) error {
 	t := s.t
 	t.begun = id
 	t.run.Do(func() {
-		t.ran = make(chan error, 1)
-		go func() { t.ran <- t.exec.Run() }()
+		t.ran = make(chan struct{})
+		go func() {
+			defer close(t.ran)
+			_ = t.exec.Run() // its error is in what it failed to write
+		}()
 	})
 	return t.state.Start(id, o)
 }

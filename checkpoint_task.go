@@ -80,7 +80,7 @@ type Task struct {
 	exec   *align.StateExecutor
 	state  *align.StateWriter
 	run    sync.Once
-	ran    chan error // what the executor ended with; nil until it runs
+	ran    chan struct{} // closed when the executor has ended; nil until it runs
 	reader align.StateStore
 
 	sleeper   atomic.Pointer[Input] // input, once it can be woken
@@ -234,7 +234,7 @@ func (t *Task) Close() error {
 	t.state.Close()
 	t.run.Do(func() {})
 	if t.ran != nil {
-		<-t.ran // its error is in what it failed to write
+		<-t.ran
 	}
 	t.waits.Wait()
 	return nil

@@ -30,14 +30,14 @@ func BenchmarkRestart(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			s := e.Snapshot(next(b, ctx, e, TriggerEvent).ID)
+			s := e.Snapshot(next(ctx, b, e, TriggerEvent).ID)
 			if err := s.Put(ctx, "state", noise(size)); err != nil {
 				b.Fatal(err)
 			}
 			if err := s.Ack(); err != nil {
 				b.Fatal(err)
 			}
-			next(b, ctx, e, CompletedEvent)
+			next(ctx, b, e, CompletedEvent)
 			buf := make([]byte, 256<<10)
 			b.SetBytes(size)
 			b.ResetTimer()
@@ -82,14 +82,14 @@ func BenchmarkSnapshot(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ResetTimer()
 			for b.Loop() {
-				s := e.Snapshot(next(b, ctx, e, TriggerEvent).ID)
+				s := e.Snapshot(next(ctx, b, e, TriggerEvent).ID)
 				if err := s.Put(ctx, "state", data); err != nil {
 					b.Fatal(err)
 				}
 				if err := s.Ack(); err != nil {
 					b.Fatal(err)
 				}
-				next(b, ctx, e, CompletedEvent)
+				next(ctx, b, e, CompletedEvent)
 			}
 		})
 	}

@@ -191,7 +191,7 @@ type Counts struct {
 }
 
 func newCore(cfg coreConfig) *core {
-	c := &core{cfg: cfg, byConn: map[connID]*member{}, lastTrigger: -1 << 62, lastEnd: -1 << 62}
+	c := &core{cfg: cfg, phase: phaseLoading, byConn: map[connID]*member{}, lastTrigger: -1 << 62, lastEnd: -1 << 62}
 	for _, name := range cfg.members {
 		c.members = append(c.members, &member{name: name})
 	}

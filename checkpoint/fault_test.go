@@ -113,15 +113,15 @@ func TestFolderMovedAndBack(t *testing.T) {
 	ctx := testContext(t)
 	s := dirStore(t)
 	c, _ := coordinatorOf(t, CoordinatorConfig{Members: []string{"a"}, Store: s, Interval: time.Millisecond})
-	e := joinAll(t, ctx, memberOf(t, c, MemberConfig{Name: "a"}))[0]
-	first := next(t, ctx, e, TriggerEvent).ID
-	ack(t, ctx, e, first, "one")
-	next(t, ctx, e, CompletedEvent)
+	e := joinAll(ctx, t, memberOf(t, c, MemberConfig{Name: "a"}))[0]
+	first := next(ctx, t, e, TriggerEvent).ID
+	ack(ctx, t, e, first, "one")
+	next(ctx, t, e, CompletedEvent)
 	away := s.Dir() + ".away"
 	if err := os.Rename(s.Dir(), away); err != nil {
 		t.Fatal(err)
 	}
-	id := next(t, ctx, e, TriggerEvent).ID
+	id := next(ctx, t, e, TriggerEvent).ID
 	snap := e.Snapshot(id)
 	if err := snap.Put(ctx, "state", []byte("two")); err == nil || !strings.Contains(err.Error(), "the checkpoint folder is gone") {
 		t.Errorf("put without the folder: %v", err)
@@ -129,7 +129,7 @@ func TestFolderMovedAndBack(t *testing.T) {
 	if err := snap.Ack(); err == nil {
 		t.Error("a snapshot without its part was acknowledged")
 	}
-	if ev := next(t, ctx, e, AbortedEvent); ev.ID != id || !strings.Contains(ev.Cause, "declined by member a") {
+	if ev := next(ctx, t, e, AbortedEvent); ev.ID != id || !strings.Contains(ev.Cause, "declined by member a") {
 		t.Errorf("aborted: %+v", ev)
 	}
 	if err := os.Rename(away, s.Dir()); err != nil {
@@ -137,12 +137,12 @@ func TestFolderMovedAndBack(t *testing.T) {
 	}
 	stillWhole(t, s, first)
 	for {
-		id := next(t, ctx, e, TriggerEvent).ID
+		id := next(ctx, t, e, TriggerEvent).ID
 		snap := e.Snapshot(id)
 		if snap.Put(ctx, "state", []byte("three")) != nil || snap.Ack() != nil {
 			continue // it was triggered while the folder was away
 		}
-		if next(t, ctx, e, CompletedEvent).ID == id {
+		if next(ctx, t, e, CompletedEvent).ID == id {
 			stillWhole(t, s, id)
 			return
 		}
@@ -155,7 +155,7 @@ func TestTwoCoordinators(t *testing.T) {
 	s := dirStore(t)
 	cfg := CoordinatorConfig{Members: []string{"a"}, Store: s, Interval: time.Hour, Listen: "127.0.0.1:0"}
 	first, stop := coordinatorOf(t, cfg)
-	joinAll(t, ctx, memberOf(t, first, MemberConfig{Name: "a"}))
+	joinAll(ctx, t, memberOf(t, first, MemberConfig{Name: "a"}))
 	second, err := NewCoordinator(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -105,7 +105,7 @@ func memberOf(t testing.TB, c *Coordinator, cfg MemberConfig) *Member {
 }
 
 // joinAll lets all members join the same epoch.
-func joinAll(t testing.TB, ctx context.Context, members ...*Member) []*Epoch {
+func joinAll(ctx context.Context, t testing.TB, members ...*Member) []*Epoch {
 	t.Helper()
 	epochs, errs := make([]*Epoch, len(members)), make(chan error, len(members))
 	for i, m := range members {
@@ -130,7 +130,7 @@ func joinAll(t testing.TB, ctx context.Context, members ...*Member) []*Epoch {
 }
 
 // next awaits an event of a kind; others are passed over.
-func next(t testing.TB, ctx context.Context, e *Epoch, kind EventKind) Event {
+func next(ctx context.Context, t testing.TB, e *Epoch, kind EventKind) Event {
 	t.Helper()
 	for {
 		ev, err := e.Next(ctx)
@@ -144,7 +144,7 @@ func next(t testing.TB, ctx context.Context, e *Epoch, kind EventKind) Event {
 }
 
 // untilOver awaits the end of an epoch and returns its cause.
-func untilOver(t testing.TB, ctx context.Context, e *Epoch) error {
+func untilOver(ctx context.Context, t testing.TB, e *Epoch) error {
 	t.Helper()
 	for {
 		if _, err := e.Next(ctx); err != nil {
@@ -157,7 +157,7 @@ func untilOver(t testing.TB, ctx context.Context, e *Epoch) error {
 }
 
 // ack answers a trigger with one part.
-func ack(t testing.TB, ctx context.Context, e *Epoch, id int64, state string) {
+func ack(ctx context.Context, t testing.TB, e *Epoch, id int64, state string) {
 	t.Helper()
 	s := e.Snapshot(id)
 	if err := s.Put(ctx, "state", []byte(state)); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // oneCheckpoint lets the members acknowledge what they are asked for until they all have heard of the same completed checkpoint, or
 // a newer one, and returns its id.
-func oneCheckpoint(t *testing.T, ctx context.Context, epochs ...*Epoch) int64 {
+func oneCheckpoint(ctx context.Context, t *testing.T, epochs ...*Epoch) int64 {
 	t.Helper()
 	type heard struct {
 		id  int64
@@ -80,9 +80,9 @@ func TestCoordinatorRestarts(t *testing.T) {
 	p := proxyTo(t, c.Addr().String())
 	a := memberOf(t, nil, MemberConfig{Name: "a", Coordinator: p.addr()})
 	b := memberOf(t, nil, MemberConfig{Name: "b", Coordinator: p.addr()})
-	epochs := joinAll(t, ctx, a, b)
-	id := oneCheckpoint(t, ctx, epochs...)
-	open := next(t, ctx, epochs[0], TriggerEvent).ID // and nobody acknowledges it in time
+	epochs := joinAll(ctx, t, a, b)
+	id := oneCheckpoint(ctx, t, epochs...)
+	open := next(ctx, t, epochs[0], TriggerEvent).ID // and nobody acknowledges it in time
 	stop()
 	select {
 	case <-epochs[0].Context().Done():
@@ -94,10 +94,10 @@ func TestCoordinatorRestarts(t *testing.T) {
 	}
 	c, stop = coordinatorOf(t, cfg)
 	p.block(false, c.Addr().String())
-	if ev := next(t, ctx, epochs[0], AbortedEvent); ev.ID != open {
+	if ev := next(ctx, t, epochs[0], AbortedEvent); ev.ID != open {
 		t.Errorf("aborted is %d, want %d", ev.ID, open)
 	}
-	later := oneCheckpoint(t, ctx, epochs...)
+	later := oneCheckpoint(ctx, t, epochs...)
 	if later <= open+idBlock/2 {
 		t.Errorf("checkpoint %d follows %d: its id may have been used", later, open)
 	}
@@ -117,7 +117,7 @@ func TestCoordinatorRestarts(t *testing.T) {
 		}
 		joined <- e
 	}()
-	if err := untilOver(t, ctx, epochs[0]); !errors.Is(err, ErrFenced) {
+	if err := untilOver(ctx, t, epochs[0]); !errors.Is(err, ErrFenced) {
 		t.Errorf("the epoch ended with %v", err)
 	}
 	e, err := a.Join(ctx)
@@ -136,10 +136,10 @@ func TestConnectionsCut(t *testing.T) {
 		Members: []string{"a", "b"}, Store: dirStore(t), Interval: 10 * time.Millisecond, Timeout: 500 * time.Millisecond, MemberTimeout: 30 * time.Second,
 	})
 	p := proxyTo(t, c.Addr().String())
-	epochs := joinAll(t, ctx, memberOf(t, nil, MemberConfig{Name: "a", Coordinator: p.addr()}), memberOf(t, c, MemberConfig{Name: "b"}))
+	epochs := joinAll(ctx, t, memberOf(t, nil, MemberConfig{Name: "a", Coordinator: p.addr()}), memberOf(t, c, MemberConfig{Name: "b"}))
 	for range 5 {
 		p.cut()
-		oneCheckpoint(t, ctx, epochs...)
+		oneCheckpoint(ctx, t, epochs...)
 	}
 	if st := c.Status(); st.Epoch != 1 || st.Counts.Fenced != 0 || st.Counts.Completed < 5 {
 		t.Errorf("status: %+v", st)
@@ -154,9 +154,9 @@ func TestSilentMember(t *testing.T) {
 	})
 	p := proxyTo(t, c.Addr().String())
 	a := memberOf(t, nil, MemberConfig{Name: "a", Coordinator: p.addr()})
-	epochs := joinAll(t, ctx, a, memberOf(t, c, MemberConfig{Name: "b"}))
+	epochs := joinAll(ctx, t, a, memberOf(t, c, MemberConfig{Name: "b"}))
 	p.stand(true)
-	if err := untilOver(t, ctx, epochs[1]); !errors.Is(err, ErrFenced) {
+	if err := untilOver(ctx, t, epochs[1]); !errors.Is(err, ErrFenced) {
 		t.Errorf("the epoch of b ended with %v", err)
 	}
 	select {
@@ -168,7 +168,7 @@ func TestSilentMember(t *testing.T) {
 		t.Error("a checkpoint that was never triggered is acknowledged")
 	}
 	p.stand(false)
-	if err := untilOver(t, ctx, epochs[0]); !errors.Is(err, ErrFenced) {
+	if err := untilOver(ctx, t, epochs[0]); !errors.Is(err, ErrFenced) {
 		t.Errorf("the epoch of a ended with %v", err)
 	}
 }
@@ -179,8 +179,8 @@ func TestSameName(t *testing.T) {
 	store := dirStore(t)
 	c, _ := coordinatorOf(t, CoordinatorConfig{Members: []string{"a", "b"}, Store: store, Interval: time.Millisecond})
 	older, b := memberOf(t, c, MemberConfig{Name: "a"}), memberOf(t, c, MemberConfig{Name: "b"})
-	epochs := joinAll(t, ctx, older, b)
-	id := next(t, ctx, epochs[0], TriggerEvent).ID
+	epochs := joinAll(ctx, t, older, b)
+	id := next(ctx, t, epochs[0], TriggerEvent).ID
 	late := epochs[0].Snapshot(id)
 	if err := late.Put(ctx, "state", []byte("older")); err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestSameName(t *testing.T) {
 		}
 		done <- e
 	}()
-	if err := untilOver(t, ctx, epochs[0]); !errors.Is(err, ErrReplaced) {
+	if err := untilOver(ctx, t, epochs[0]); !errors.Is(err, ErrReplaced) {
 		t.Errorf("the older process: %v", err)
 	}
 	if err := late.Ack(); !errors.Is(err, ErrSettled) {
@@ -214,7 +214,7 @@ func TestSameName(t *testing.T) {
 	if ea.Number() != 2 || eb.Number() != 2 || ea.Restored() != nil {
 		t.Errorf("epochs %d and %d, from %v", ea.Number(), eb.Number(), ea.Restored())
 	}
-	oneCheckpoint(t, ctx, ea, eb)
+	oneCheckpoint(ctx, t, ea, eb)
 }
 
 // TestStoredBeforeFence: the metadata is written and nobody was told, since the coordinator died: it counts.
@@ -240,9 +240,9 @@ func TestStoredBeforeFence(t *testing.T) {
 	cfg := CoordinatorConfig{Members: []string{"a"}, Store: store, Interval: time.Millisecond, MemberTimeout: 30 * time.Second}
 	c, stop := coordinatorOf(t, cfg)
 	a := memberOf(t, c, MemberConfig{Name: "a"})
-	e := joinAll(t, ctx, a)[0]
-	id := next(t, ctx, e, TriggerEvent).ID
-	ack(t, ctx, e, id, "state")
+	e := joinAll(ctx, t, a)[0]
+	id := next(ctx, t, e, TriggerEvent).ID
+	ack(ctx, t, e, id, "state")
 	<-crashed
 	stop()
 	a.Close()
@@ -250,7 +250,7 @@ func TestStoredBeforeFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, _ = coordinatorOf(t, cfg)
-	e = joinAll(t, ctx, memberOf(t, c, MemberConfig{Name: "a"}))[0]
+	e = joinAll(ctx, t, memberOf(t, c, MemberConfig{Name: "a"}))[0]
 	if got := e.Restored().ID(); got != id {
 		t.Errorf("the next epoch begins from checkpoint %d, want %d", got, id)
 	}
@@ -262,8 +262,8 @@ func TestUploadCut(t *testing.T) {
 	store := dirStore(t)
 	c, _ := coordinatorOf(t, CoordinatorConfig{Members: []string{"a"}, Store: store, Interval: 10 * time.Millisecond})
 	p := proxyTo(t, c.Addr().String())
-	e := joinAll(t, ctx, memberOf(t, nil, MemberConfig{Name: "a", Coordinator: p.addr()}))[0]
-	id := next(t, ctx, e, TriggerEvent).ID
+	e := joinAll(ctx, t, memberOf(t, nil, MemberConfig{Name: "a", Coordinator: p.addr()}))[0]
+	id := next(ctx, t, e, TriggerEvent).ID
 	s := e.Snapshot(id)
 	w, err := s.Create(ctx, "big")
 	if err != nil {
@@ -292,10 +292,10 @@ func TestUploadCut(t *testing.T) {
 	if err := s.Ack(); err == nil || errors.Is(err, ErrSettled) {
 		t.Errorf("acknowledged without the part: %v", err)
 	}
-	if ev := next(t, ctx, e, AbortedEvent); ev.ID != id || !strings.Contains(ev.Cause, "part big") {
+	if ev := next(ctx, t, e, AbortedEvent); ev.ID != id || !strings.Contains(ev.Cause, "part big") {
 		t.Errorf("aborted: %+v", ev)
 	}
-	newer := oneCheckpoint(t, ctx, e)
+	newer := oneCheckpoint(ctx, t, e)
 	if m, err := NewArchive(store).Metadata(ctx, newer); err != nil || len(m.Members[0].Parts) != 1 {
 		t.Errorf("the next checkpoint: %+v, %v", m, err)
 	}
@@ -306,8 +306,8 @@ func TestManyParts(t *testing.T) {
 	ctx := testContext(t)
 	c, _ := coordinatorOf(t, CoordinatorConfig{Members: []string{"a"}, Store: dirStore(t), Interval: time.Millisecond})
 	m := memberOf(t, c, MemberConfig{Name: "a"})
-	e := joinAll(t, ctx, m)[0]
-	s := e.Snapshot(next(t, ctx, e, TriggerEvent).ID)
+	e := joinAll(ctx, t, m)[0]
+	s := e.Snapshot(next(ctx, t, e, TriggerEvent).ID)
 	data := noise(5<<20 + 17)
 	errs := make(chan error, 3)
 	for _, part := range []string{"one", "two", "three"} {
@@ -338,10 +338,10 @@ func TestManyParts(t *testing.T) {
 	if err := s.Ack(); err != nil {
 		t.Fatal(err)
 	}
-	next(t, ctx, e, CompletedEvent)
+	next(ctx, t, e, CompletedEvent)
 	e.Fail(errors.New("again"))
-	untilOver(t, ctx, e)
-	e = joinAll(t, ctx, m)[0]
+	untilOver(ctx, t, e)
+	e = joinAll(ctx, t, m)[0]
 	for _, part := range e.Restored().Parts() {
 		r, err := e.Restored().Open(ctx, part)
 		if err != nil {
@@ -374,9 +374,9 @@ func TestCoordinatorAway(t *testing.T) {
 		t.Errorf("joining alone: %v", err)
 	}
 	b := memberOf(t, c, MemberConfig{Name: "b", Reconnect: -1})
-	epochs := joinAll(t, ctx, a, b)
+	epochs := joinAll(ctx, t, a, b)
 	stop()
-	if err := untilOver(t, ctx, epochs[0]); !errors.Is(err, ErrCoordinatorAway) || !errors.Is(context.Cause(epochs[0].Context()), ErrCoordinatorAway) {
+	if err := untilOver(ctx, t, epochs[0]); !errors.Is(err, ErrCoordinatorAway) || !errors.Is(context.Cause(epochs[0].Context()), ErrCoordinatorAway) {
 		t.Errorf("the epoch of a ended with %v", err)
 	}
 	if err := epochs[0].Finish(ctx); !errors.Is(err, ErrCoordinatorAway) {
@@ -413,11 +413,11 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	m := memberOf(t, c, MemberConfig{Name: "a", TLS: client})
-	e := joinAll(t, ctx, m)[0]
-	oneCheckpoint(t, ctx, e)
+	e := joinAll(ctx, t, m)[0]
+	oneCheckpoint(ctx, t, e)
 	e.Fail(errors.New("again"))
-	untilOver(t, ctx, e)
-	e = joinAll(t, ctx, m)[0]
+	untilOver(ctx, t, e)
+	e = joinAll(ctx, t, m)[0]
 	if got, err := e.Restored().Get(ctx, "state", 10); err != nil || string(got) != "x" {
 		t.Errorf("restored %q, %v", got, err)
 	}

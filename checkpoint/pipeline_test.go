@@ -31,30 +31,30 @@ func TestCheckpointIsRestored(t *testing.T) {
 				return memberOf(t, c, cfg)
 			}
 			members := []*Member{member("a"), member("b"), member("c")}
-			epochs := joinAll(t, ctx, members...)
+			epochs := joinAll(ctx, t, members...)
 			if epochs[0].Number() != 1 || epochs[0].Restored() != nil {
 				t.Fatalf("the first epoch is %d, from %v", epochs[0].Number(), epochs[0].Restored())
 			}
 			var id int64
 			for i, e := range epochs {
-				id = next(t, ctx, e, TriggerEvent).ID
-				ack(t, ctx, e, id, fmt.Sprintf("state of %s", abc[i]))
+				id = next(ctx, t, e, TriggerEvent).ID
+				ack(ctx, t, e, id, fmt.Sprintf("state of %s", abc[i]))
 			}
 			for _, e := range epochs {
-				if ev := next(t, ctx, e, CompletedEvent); ev.ID != id || ev.Last {
+				if ev := next(ctx, t, e, CompletedEvent); ev.ID != id || ev.Last {
 					t.Errorf("completed: %+v", ev)
 				}
 			}
 			members[1].Close()
 			members[1] = member("b")
 			again := make(chan []*Epoch, 1)
-			go func() { again <- joinAll(t, ctx, members[1]) }()
+			go func() { again <- joinAll(ctx, t, members[1]) }()
 			for _, i := range []int{0, 2} {
-				if err := untilOver(t, ctx, epochs[i]); !errors.Is(err, ErrFenced) {
+				if err := untilOver(ctx, t, epochs[i]); !errors.Is(err, ErrFenced) {
 					t.Errorf("member %s: the epoch ended with %v", abc[i], err)
 				}
 			}
-			two := joinAll(t, ctx, members[0], members[2])
+			two := joinAll(ctx, t, members[0], members[2])
 			two = []*Epoch{two[0], (<-again)[0], two[1]}
 			for i, e := range two {
 				if e.Number() != 2 || e.Restored().ID() != id {
@@ -80,19 +80,19 @@ func TestLastCheckpoint(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	members := membersOf(t, c, abc...)
-	epochs := joinAll(t, ctx, members...)
+	epochs := joinAll(ctx, t, members...)
 	for _, e := range epochs {
 		e.EndOfData()
 	}
 	for _, e := range epochs {
-		ev := next(t, ctx, e, TriggerEvent)
+		ev := next(ctx, t, e, TriggerEvent)
 		if !ev.Trigger.Final {
 			t.Errorf("trigger %+v is not the final one", ev.Trigger)
 		}
-		ack(t, ctx, e, ev.ID, "end")
+		ack(ctx, t, e, ev.ID, "end")
 	}
 	for i, e := range epochs {
-		if ev := next(t, ctx, e, CompletedEvent); !ev.Last {
+		if ev := next(ctx, t, e, CompletedEvent); !ev.Last {
 			t.Errorf("completed %+v is not the last one", ev)
 		}
 		if err := e.Finish(ctx); err != nil {

@@ -170,7 +170,7 @@ func TestHostilePeers(t *testing.T) {
 	c, _ := coordinatorOf(t, CoordinatorConfig{
 		Members: []string{"a"}, Store: dirStore(t), Interval: time.Millisecond, MemberTimeout: 30 * time.Second,
 	})
-	e := joinAll(t, ctx, memberOf(t, c, MemberConfig{Name: "a"}))[0]
+	e := joinAll(ctx, t, memberOf(t, c, MemberConfig{Name: "a"}))[0]
 	hello := func(m message) []byte {
 		m.Kind, m.Version = msgHello, protocolVersion
 		if m.Nonce == "" {
@@ -225,9 +225,9 @@ func TestHostilePeers(t *testing.T) {
 		})
 	}
 	for range 2 {
-		id := next(t, ctx, e, TriggerEvent).ID
-		ack(t, ctx, e, id, "x")
-		next(t, ctx, e, CompletedEvent)
+		id := next(ctx, t, e, TriggerEvent).ID
+		ack(ctx, t, e, id, "x")
+		next(ctx, t, e, CompletedEvent)
 	}
 	if st := c.Status(); st.Epoch != 1 || st.Counts.Fenced != 0 {
 		t.Errorf("status: %+v", st)
@@ -247,5 +247,5 @@ func TestFlood(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	joinAll(t, ctx, memberOf(t, c, MemberConfig{Name: "a", Timeout: 2 * time.Second}))
+	joinAll(ctx, t, memberOf(t, c, MemberConfig{Name: "a", Timeout: 2 * time.Second}))
 }

@@ -220,18 +220,18 @@ func (p *BlockingPartition) Close() error {
 }
 
 // fail marks the partition as gone, as the writer sees it.
-func (s *partitionState) fail(cause error) {
-	if s.gone.Load() {
+func (p *partitionState) fail(cause error) {
+	if p.gone.Load() {
 		return
 	}
 	if cause != nil {
-		s.failure.Store(&cause)
+		p.failure.Store(&cause)
 	}
-	s.gone.Store(true)
-	for i := range s.subs {
-		s.subs[i].released.Store(true)
+	p.gone.Store(true)
+	for i := range p.subs {
+		p.subs[i].released.Store(true)
 	}
-	s.live.Store(0)
+	p.live.Store(0)
 }
 
 // BlockingError says what went wrong with the file of a blocking partition.

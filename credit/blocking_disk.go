@@ -126,9 +126,6 @@ func (d *disk) run() {
 	}
 }
 
-// maxDiskSteps bounds the messages that are read before commands are looked at again.
-const maxDiskSteps = blockingWindow
-
 // step does a piece of work and reports whether there was any.
 func (d *disk) step() (worked bool) {
 	if d.ended {

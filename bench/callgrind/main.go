@@ -26,7 +26,7 @@ func main() {
 	write := flag.Bool("write", false, "write that file")
 	one := flag.String("loop", "", "internal: run one loop")
 	flag.Parse()
-	err := error(nil)
+	var err error
 	if *one != "" {
 		err = runLoop(*one)
 	} else {

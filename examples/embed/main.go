@@ -41,12 +41,12 @@ const (
 )
 
 // serve serves until ctx ends; then it takes no more requests, lets those under way end, and the consumer have everything.
-func serve(ctx context.Context, l net.Listener, w io.Writer) error {
+func serve(ctx context.Context, l net.Listener, w io.Writer) (err error) {
 	node, err := weir.Open(weir.Config{Listen: "127.0.0.1:0"})
 	if err != nil {
 		return err
 	}
-	defer node.Close()
+	defer func() { err = errors.Join(err, node.Close()) }()
 	out, err := node.NewOutput(weir.OutputConfig{Name: "events", Subpartitions: 1})
 	if err != nil {
 		return err
@@ -103,12 +103,12 @@ func serve(ctx context.Context, l net.Listener, w io.Writer) error {
 }
 
 // consume writes down what comes, until its end.
-func consume(addr string, w io.Writer) error {
+func consume(addr string, w io.Writer) (err error) {
 	node, err := weir.Open(weir.Config{})
 	if err != nil {
 		return err
 	}
-	defer node.Close()
+	defer func() { err = errors.Join(err, node.Close()) }()
 	in, err := node.NewInput(weir.InputConfig{Sources: []weir.Source{{Addr: addr, Name: "events"}}})
 	if err != nil {
 		return err

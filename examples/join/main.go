@@ -28,12 +28,12 @@ var (
 	orders    = []string{"2 compiler", "1 engine", "2 moth", "3 semaphore"}
 )
 
-func run(ctx context.Context, w io.Writer) error {
+func run(ctx context.Context, w io.Writer) (err error) {
 	node, err := weir.Open(weir.Config{Listen: "127.0.0.1:0"})
 	if err != nil {
 		return err
 	}
-	defer node.Close()
+	defer func() { err = errors.Join(err, node.Close()) }()
 	done := make(chan error, 3)
 	go func() { done <- send(ctx, node, "customers", customers) }()
 	go func() { done <- send(ctx, node, "orders", orders) }()
@@ -62,12 +62,12 @@ const (
 )
 
 // join writes each order with its customer's name, when both are there.
-func join(ctx context.Context, addr string, w io.Writer) error {
+func join(ctx context.Context, addr string, w io.Writer) (err error) {
 	node, err := weir.Open(weir.Config{})
 	if err != nil {
 		return err
 	}
-	defer node.Close()
+	defer func() { err = errors.Join(err, node.Close()) }()
 	in, err := node.NewInput(weir.InputConfig{Sources: []weir.Source{
 		fromCustomers: {Addr: addr, Name: "customers"}, fromOrders: {Addr: addr, Name: "orders"},
 	}})

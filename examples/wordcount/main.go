@@ -31,8 +31,7 @@ func main() {
 	defer stop()
 	dir, err := os.MkdirTemp("", "wordcount-")
 	if err == nil {
-		defer os.RemoveAll(dir)
-		err = run(ctx, dir, strings.Fields(strings.ToLower(text)), os.Stdout)
+		err = errors.Join(run(ctx, dir, strings.Fields(strings.ToLower(text)), os.Stdout), os.RemoveAll(dir))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "wordcount:", err)
@@ -72,7 +71,7 @@ func run(ctx context.Context, dir string, words []string, w io.Writer) error {
 }
 
 // source sends the words. Its state is how many it has sent.
-func source(ctx context.Context, a *pipeline.Attempt, words []string, addr chan<- string) error {
+func source(ctx context.Context, a *pipeline.Attempt, words []string, addr chan<- string) (err error) {
 	sent := 0
 	if err := decode(a.State(), &sent); err != nil {
 		return err
@@ -81,7 +80,7 @@ func source(ctx context.Context, a *pipeline.Attempt, words []string, addr chan<
 	if err != nil {
 		return err
 	}
-	defer node.Close()
+	defer func() { err = errors.Join(err, node.Close()) }()
 	task, err := a.NewTask(node, weir.TaskConfig{}, func() ([]byte, error) { return encode(sent) })
 	if err != nil {
 		return err
@@ -101,7 +100,7 @@ func source(ctx context.Context, a *pipeline.Attempt, words []string, addr chan<
 }
 
 // counter counts the words, and writes the counts at the end.
-func counter(ctx context.Context, a *pipeline.Attempt, addr string, w io.Writer) error {
+func counter(ctx context.Context, a *pipeline.Attempt, addr string, w io.Writer) (err error) {
 	counts := map[string]int{}
 	if err := decode(a.State(), &counts); err != nil {
 		return err
@@ -110,7 +109,7 @@ func counter(ctx context.Context, a *pipeline.Attempt, addr string, w io.Writer)
 	if err != nil {
 		return err
 	}
-	defer node.Close()
+	defer func() { err = errors.Join(err, node.Close()) }()
 	task, err := a.NewTask(node, weir.TaskConfig{}, func() ([]byte, error) { return encode(counts) })
 	if err != nil {
 		return err
