@@ -71,7 +71,7 @@ func startTool(ctx context.Context, args ...string) (*tool, error) {
 // kill is SIGKILL, where there is such a thing.
 func (t *tool) kill() {
 	_ = t.cmd.Process.Kill()
-	<-t.done
+	t.done <- <-t.done // it is gone, and whoever asks later hears so, too
 }
 
 func (t *tool) wait(ctx context.Context) error {
