@@ -21,7 +21,7 @@ import (
 
 // between is an exchange between two Flink processes through `weir inspect --proxy`. It writes what inspect prints (JSON, one object a
 // line) to frames and a summary to out, and fails unless both ends saw the same and inspect could name every frame.
-func between(weirBinary, version string, s *script, seed int64, limit time.Duration, frames, out io.Writer) error {
+func between(weirBinary, version string, s *script, seed int64, limit time.Duration, frames, out io.Writer) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	sender, err := startPeer(version)
@@ -49,7 +49,7 @@ func between(weirBinary, version string, s *script, seed int64, limit time.Durat
 	if err != nil {
 		return err
 	}
-	defer proxy.stop()
+	defer func() { err = errors.Join(err, proxy.stop()) }()
 	host, port, _ := net.SplitHostPort(proxy.addr)
 	if err := receiver.command("receive %s %s %x %d %d %d - %s", host, port, id[:], seed, s.channels, s.rounds, s.kind); err != nil {
 		return err
