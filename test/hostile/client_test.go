@@ -138,12 +138,12 @@ func clientAttacks() []attack {
 		{name: "a stall at each byte of a request, TLS", tls: true, bound: usage{40 * mib, 300, 420, held}, run: stalls},
 		{name: "silent TLS handshakes", tls: true, bound: usage{8 * mib, 140, 420, held}, run: halfOpen},
 		{name: "wrong requests whose answers are not read", bound: usage{4 * mib, 4, 12, held}, run: unreadAnswers},
-		{name: "131 073 requests for partitions that are not there", bound: usage{80 * mib, 4, 20, held}, run: requestStorm},
+		{name: "131 073 requests for partitions that are not there", mass: true, bound: usage{80 * mib, 4, 20, held}, run: requestStorm},
 		{name: "storms of credit, cancels, sizes, acknowledgements", bound: usage{4 * mib, 4, 4, 2 * held}, run: creditStorm},
 		{name: "task events of 1 GiB, and unfinished ones", bound: usage{8 * mib, 4, 208, held}, run: taskEvents},
 		{name: "all credit, and nothing is read", bound: usage{4 * mib, 6, 6, 2 * held}, run: stuckReader},
 		{name: "connections that break off", bound: usage{4 * mib, 4, 600, held}, run: breakOff},
-		{name: "thousands of connections", bound: usage{32 * mib, 4, 2*4096 + 8, held}, run: connections},
+		{name: "thousands of connections", mass: true, bound: usage{32 * mib, 4, 2*4096 + 8, held}, run: connections},
 	}
 }
 

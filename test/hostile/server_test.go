@@ -121,8 +121,8 @@ func serverAttacks() []attack {
 		{name: "buffers of channels that nobody has", reads: true, bound: usage{4 * mib, 8, 8, held}, run: strangers},
 		{name: "storms of backlog", reads: true, bound: usage{4 * mib, 8, 8, held}, run: backlogStorm},
 		{name: "storms of partitions not found", reads: true, bound: usage{8 * mib, 8, 8, held}, run: notFoundStorm},
-		{name: "events without end", reads: true, bound: usage{64 * mib, 8, 8, held}, run: eventFlood},
-		{name: "Java errors: deep, endless, huge", reads: true, bound: usage{64 * mib, 8, 80, held}, run: javaErrors},
+		{name: "events without end", mass: true, reads: true, bound: usage{64 * mib, 8, 8, held}, run: eventFlood},
+		{name: "Java errors: deep, endless, huge", mass: true, reads: true, bound: usage{64 * mib, 8, 80, held}, run: javaErrors},
 		{name: "records that say they are huge", reads: true, bound: usage{2 * mib, 8, 20, held}, run: hugeRecords},
 		{name: "compressed buffers that are none, or bombs", reads: true, bound: usage{2 * mib, 8, 40, held}, run: bombs},
 	}
