@@ -43,7 +43,11 @@ func TestRNG05TwoOwnersPanicInDebugBuilds(t *testing.T) {
 		{"SPSC.Pop", func() { spsc.Pop() }, "SPSC: only one goroutine may pop"},
 		{"MPSC.Pop", func() { mpsc.Pop() }, "MPSC: only one goroutine may pop"},
 	} {
-		if got := twoAtOnce(c.f); !strings.Contains(got, c.want) {
+		got := ""
+		for try := 0; got == "" && try < 200; try++ { // where other processes take the processors, two rarely run at once
+			got = twoAtOnce(c.f)
+		}
+		if !strings.Contains(got, c.want) {
 			t.Errorf("%s by two goroutines at once: panic %q, want %q in it", c.what, got, c.want)
 		}
 	}
