@@ -14,7 +14,11 @@ func (a *Attempt) event(ev *checkpoint.Event, source bool) error {
 		if !source {
 			return nil // the barriers will come
 		}
-		return a.task.Trigger(barrier(&ev.Trigger))
+		err := a.task.Trigger(barrier(&ev.Trigger))
+		if errors.Is(err, weir.ErrClosed) || errors.Is(err, weir.ErrFinished) {
+			return nil // the function is about to return, and says why
+		}
+		return err
 	case checkpoint.CompletedEvent:
 		if a.sink != nil {
 			if err := a.sink.Completed(a.ctx, ev.ID); err != nil {

@@ -168,25 +168,5 @@ func receiveCredit(r *role) error {
 	for range window {
 		c.spare = append(c.spare, make([]byte, bufferSize))
 	}
-	var parts [][]byte
-	for range perCall {
-		parts = append(parts, make([]byte, headerSize), make([]byte, bufferSize))
-	}
-	v := newVector(len(parts))
-	for {
-		for got, taken := 0, 0; got < perCall*frameSize; {
-			n, err := v.read(fd, parts, got)
-			if err != nil {
-				return err
-			}
-			for got += n; (taken+1)*frameSize <= got; taken++ {
-				if parts[2*taken+1], err = c.take(parts[2*taken], parts[2*taken+1]); err != nil {
-					return err
-				}
-			}
-			if err := errors.Join(c.release(), c.grant()); err != nil {
-				return err
-			}
-		}
-	}
+	return readGathered(fd, c.take, func() error { return errors.Join(c.release(), c.grant()) })
 }

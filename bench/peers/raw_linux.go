@@ -32,6 +32,12 @@ func receiveFrames(r *role, take func(header, payload []byte) error) error {
 	if err != nil {
 		return err
 	}
+	return readGathered(fd, func(header, payload []byte) ([]byte, error) { return payload, take(header, payload) }, func() error { return nil })
+}
+
+// readGathered reads 16 frames a call. take gets each of them and returns the buffer that is read into in the payload's place; after is called
+// behind each read.
+func readGathered(fd int, take func(header, payload []byte) ([]byte, error), after func() error) error {
 	var parts [][]byte
 	for range perCall {
 		parts = append(parts, make([]byte, headerSize), make([]byte, bufferSize))
@@ -44,9 +50,12 @@ func receiveFrames(r *role, take func(header, payload []byte) error) error {
 				return err
 			}
 			for got += n; (taken+1)*frameSize <= got; taken++ {
-				if err := take(parts[2*taken], parts[2*taken+1]); err != nil {
+				if parts[2*taken+1], err = take(parts[2*taken], parts[2*taken+1]); err != nil {
 					return err
 				}
+			}
+			if err := after(); err != nil {
+				return err
 			}
 		}
 	}

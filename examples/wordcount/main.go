@@ -54,7 +54,7 @@ func run(ctx context.Context, dir string, words []string, w io.Writer) error {
 	member := func(name string) pipeline.Config {
 		return pipeline.Config{Member: checkpoint.MemberConfig{Name: name, Coordinator: coordinator.Addr().String()}}
 	}
-	addr := make(chan string, 1) // where the source of an attempt serves
+	addr := make(chan string, 1) // where the source of the newest attempt serves
 	done := make(chan error, 3)
 	go func() { done <- coordinator.Run(ctx) }()
 	go func() {
@@ -64,14 +64,19 @@ func run(ctx context.Context, dir string, words []string, w io.Writer) error {
 	}()
 	go func() {
 		done <- pipeline.Run(ctx, member("counter"), func(ctx context.Context, a *pipeline.Attempt) error {
-			return counter(ctx, a, <-addr, w)
+			select {
+			case at := <-addr:
+				return counter(ctx, a, at, w)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		})
 	}()
 	return errors.Join(<-done, <-done, <-done)
 }
 
 // source sends the words. Its state is how many it has sent.
-func source(ctx context.Context, a *pipeline.Attempt, words []string, addr chan<- string) (err error) {
+func source(ctx context.Context, a *pipeline.Attempt, words []string, addr chan string) (err error) {
 	sent := 0
 	if err := decode(a.State(), &sent); err != nil {
 		return err
@@ -90,6 +95,10 @@ func source(ctx context.Context, a *pipeline.Attempt, words []string, addr chan<
 		return err
 	}
 	a.Serve(true)
+	select {
+	case <-addr: // of an attempt that ended before anybody asked
+	default:
+	}
 	addr <- node.Addr().String()
 	for ; sent < len(words); sent++ { // behind Write: a barrier may go out before the word
 		if err := out.Write(ctx, nil, []byte(words[sent])); err != nil {
