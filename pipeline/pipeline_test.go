@@ -42,6 +42,8 @@ type rig struct {
 	completed   atomic.Int64
 	written     atomic.Int64
 	attempts    atomic.Int64
+	crashed     atomic.Bool // all crashes have happened
+	slowFrom    int64       // byte of an input
 }
 
 const (
@@ -63,6 +65,7 @@ func newRig(t *testing.T, lines int, alignment checkpoint.Alignment) *rig {
 		if err := os.WriteFile(r.input(i), b.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		r.slowFrom = int64(b.Len()) * 3 / 4
 		r.addrs[name("source", i)] = freeAddr(t)
 	}
 	for i := range middles {
@@ -193,7 +196,8 @@ func (r *rig) source(i int) func(context.Context, *pipeline.Attempt) error {
 				return err
 			}
 			written += int64(len(line))
-			if n%64 == 0 { // so that there are several checkpoints
+			// So that there are several checkpoints; and the last quarter comes line by line until all crashes have happened.
+			if n%64 == 0 || written > r.slowFrom && !r.crashed.Load() {
 				if err := out.Flush(); err != nil {
 					return err
 				}
@@ -370,6 +374,7 @@ func (r *rig) run(crashes int, seed uint64) {
 		}
 		break
 	}
+	r.crashed.Store(true)
 	<-over
 	end()
 	r.check()
