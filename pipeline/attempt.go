@@ -36,8 +36,10 @@ type Attempt struct {
 	last      chan struct{} // closed when the last one is committed
 	work      sync.WaitGroup
 
-	mu    sync.Mutex
-	begun map[int64]*begun // taken, and not reported; guarded by mu
+	mu       sync.Mutex
+	begun    map[int64]*begun // taken, and not reported; guarded by mu, like all below
+	answered map[int64]bool   // checkpoints that are being answered, or were
+	newest   *weir.Snapshot   // that the task reported last
 }
 
 // begun is a checkpoint that the task has taken and not reported.
@@ -47,7 +49,7 @@ type begun struct {
 }
 
 func newAttempt(cfg *Config, e *checkpoint.Epoch) *Attempt {
-	a := &Attempt{cfg: cfg, epoch: e, last: make(chan struct{}), begun: map[int64]*begun{}}
+	a := &Attempt{cfg: cfg, epoch: e, last: make(chan struct{}), begun: map[int64]*begun{}, answered: map[int64]bool{}}
 	if cfg.Sink != nil {
 		a.sink = checkpoint.NewTransactions(cfg.Sink)
 	}
@@ -139,14 +141,13 @@ func (a *Attempt) NewTask(node *weir.Node, cfg weir.TaskConfig, state func() ([]
 	return t, nil
 }
 
-// Serve lets the coordinator's triggers through to the task: call it when the task's input and outputs are there. source: it has no
-// input; the barriers begin there.
-func (a *Attempt) Serve(source bool) {
+// Serve lets the coordinator's triggers through to the task: call it when the task's input and outputs are there.
+func (a *Attempt) Serve() {
 	a.work.Go(func() {
 		for {
 			ev, err := a.epoch.Next(a.ctx)
 			if err == nil {
-				err = a.event(&ev, source)
+				err = a.event(&ev)
 			}
 			if err != nil {
 				a.fail(err)

@@ -75,7 +75,7 @@ func fullSpeed(b *testing.B, interval time.Duration) (rate float64, completed in
 		if err != nil {
 			return err
 		}
-		a.Serve(true)
+		a.Serve()
 		addr <- node.Addr().String()
 		record := make([]byte, 100)
 		for end := time.Now().Add(fullSpeedFor); sent%1024 != 0 || time.Now().Before(end); sent++ {
@@ -100,7 +100,7 @@ func fullSpeed(b *testing.B, interval time.Duration) (rate float64, completed in
 		if err != nil {
 			return err
 		}
-		a.Serve(false)
+		a.Serve()
 		begin := time.Now()
 		for e, err := range a.All(ctx, in) {
 			if err != nil {

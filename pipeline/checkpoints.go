@@ -8,17 +8,10 @@ import (
 )
 
 // event does what the coordinator says.
-func (a *Attempt) event(ev *checkpoint.Event, source bool) error {
+func (a *Attempt) event(ev *checkpoint.Event) error {
 	switch ev.Kind {
 	case checkpoint.TriggerEvent:
-		if !source {
-			return nil // the barriers will come
-		}
-		err := a.task.Trigger(barrier(&ev.Trigger))
-		if errors.Is(err, weir.ErrClosed) || errors.Is(err, weir.ErrFinished) {
-			return nil // the function is about to return, and says why
-		}
-		return err
+		return a.trigger(&ev.Trigger)
 	case checkpoint.CompletedEvent:
 		if a.sink != nil {
 			if err := a.sink.Completed(a.ctx, ev.ID); err != nil {
@@ -26,6 +19,7 @@ func (a *Attempt) event(ev *checkpoint.Event, source bool) error {
 			}
 		}
 		a.completed.Add(1)
+		a.settled(ev.ID)
 		if f := a.cfg.Completed; f != nil {
 			f(a.Number(), ev.ID)
 		}
@@ -35,9 +29,62 @@ func (a *Attempt) event(ev *checkpoint.Event, source bool) error {
 		a.task.Completed(ev.ID)
 	case checkpoint.AbortedEvent:
 		a.forget(ev.ID)
+		a.settled(ev.ID)
 		a.task.Aborted(ev.ID, errors.New(ev.Cause))
 	}
 	return nil
+}
+
+// trigger passes on a trigger to the task, which knows whether it is for it, or its senders bring the barrier.
+func (a *Attempt) trigger(t *checkpoint.Trigger) error {
+	err := a.task.Trigger(barrier(t))
+	switch {
+	case errors.Is(err, weir.ErrFinished):
+		a.repeat(t.ID)
+		return nil
+	case errors.Is(err, weir.ErrClosed):
+		return nil // the function is about to return, and says why
+	}
+	return err
+}
+
+// repeat answers a checkpoint for a task that has finished, others having more to do: its last snapshot holds for all that follow, without
+// what was in flight then, which has long been read.
+func (a *Attempt) repeat(id int64) {
+	if !a.first(id) {
+		return
+	}
+	b := &begun{snapshot: a.epoch.Snapshot(id)}
+	a.mu.Lock()
+	newest := a.newest
+	a.mu.Unlock()
+	if newest == nil { // the coordinator has completed a checkpoint without this member
+		b.snapshot.Decline(errNoSnapshot)
+		return
+	}
+	last := *newest
+	last.Checkpoint, last.In, last.Out = id, nil, nil
+	if a.sink != nil {
+		var err error
+		if b.sink, err = a.sink.Snapshot(a.ctx, id); err != nil {
+			b.snapshot.Decline(err)
+			return
+		}
+	}
+	a.save(b, &last)
+}
+
+var errNoSnapshot = errors.New("the task has finished, and has reported no snapshot")
+
+// first tells whether nobody has begun to answer a checkpoint, and notes that somebody does now.
+func (a *Attempt) first(id int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.answered[id] {
+		return false
+	}
+	a.answered[id] = true
+	return true
 }
 
 // barrier is the barrier that a trigger asks for.
@@ -63,7 +110,7 @@ func (a *Attempt) take(cp *weir.CheckpointInfo) {
 		state, err = a.state()
 	}
 	a.mu.Lock()
-	a.begun[cp.Barrier.ID] = b
+	a.begun[cp.Barrier.ID], a.answered[cp.Barrier.ID] = b, true
 	a.mu.Unlock()
 	if err != nil {
 		cp.Decline(err)
@@ -81,10 +128,24 @@ func (a *Attempt) forget(id int64) *begun {
 	return b
 }
 
+// settled forgets who answered a checkpoint and those before it: nobody asks for them any more.
+func (a *Attempt) settled(id int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for old := range a.answered {
+		if old <= id {
+			delete(a.answered, old)
+		}
+	}
+}
+
 // report gets what the task has of a checkpoint, on any goroutine, and lets another one write it.
 func (a *Attempt) report(r weir.TaskReport) {
 	if r.Finished {
-		return // after the last checkpoint, which the coordinator knows about
+		for _, t := range a.epoch.Outstanding() {
+			a.repeat(t.ID) // it came too late for the task to take it
+		}
+		return
 	}
 	b := a.forget(r.Checkpoint)
 	if r.Snapshot == nil {
@@ -97,9 +158,17 @@ func (a *Attempt) report(r weir.TaskReport) {
 	if b == nil {
 		return // aborted meanwhile
 	}
+	a.mu.Lock()
+	a.newest = r.Snapshot
+	a.mu.Unlock()
+	a.save(b, r.Snapshot)
+}
+
+// save writes this member's part of a checkpoint in the background, and answers it.
+func (a *Attempt) save(b *begun, s *weir.Snapshot) {
 	a.work.Go(func() {
-		if err := a.write(b, r.Snapshot); err != nil && !errors.Is(err, checkpoint.ErrSettled) {
-			a.cfg.log("a snapshot could not be written", "checkpoint", r.Checkpoint, "error", err)
+		if err := a.write(b, s); err != nil && !errors.Is(err, checkpoint.ErrSettled) {
+			a.cfg.log("a snapshot could not be written", "checkpoint", s.Checkpoint, "error", err)
 			b.snapshot.Decline(err)
 		}
 	})

@@ -42,8 +42,11 @@ type rig struct {
 	completed   atomic.Int64
 	written     atomic.Int64
 	attempts    atomic.Int64
-	crashed     atomic.Bool // all crashes have happened
-	slowFrom    int64       // byte of an input
+	crashed     atomic.Bool  // all crashes have happened
+	slowFrom    int64        // byte of an input
+	short       int          // lines of source 0, if it is to end long before source 1
+	ended       atomic.Bool  // source 0 has written all
+	afterEnd    atomic.Int64 // checkpoints that were completed at source 0 since
 }
 
 const (
@@ -55,11 +58,11 @@ const (
 
 func name(kind string, i int) string { return fmt.Sprintf("%s-%d", kind, i) }
 
-func newRig(t *testing.T, lines int, alignment checkpoint.Alignment) *rig {
-	r := &rig{t: t, dir: t.TempDir(), alignment: alignment, lines: lines, addrs: map[string]string{}}
+func newRig(t *testing.T, lines, short int, alignment checkpoint.Alignment) *rig {
+	r := &rig{t: t, dir: t.TempDir(), alignment: alignment, lines: lines, short: short, addrs: map[string]string{}}
 	for i := range sources {
 		var b bytes.Buffer
-		for n := range lines {
+		for n := range r.linesOf(i) {
 			fmt.Fprintf(&b, "key%d-%d %d\n", i, n%keys, n)
 		}
 		if err := os.WriteFile(r.input(i), b.Bytes(), 0o600); err != nil {
@@ -81,6 +84,20 @@ func freeAddr(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return addr
+}
+
+func (r *rig) linesOf(i int) int {
+	if i == 0 && r.short > 0 {
+		return r.short
+	}
+	return r.lines
+}
+
+func (r *rig) total() (n int) {
+	for i := range sources {
+		n += r.linesOf(i)
+	}
+	return n
 }
 
 func (r *rig) input(i int) string { return filepath.Join(r.dir, name("input", i)) }
@@ -131,7 +148,12 @@ func (r *rig) process(ctx context.Context, member string, sink checkpoint.TwoPha
 		go func() {
 			done <- pipeline.Run(ctx, pipeline.Config{
 				Member: checkpoint.MemberConfig{Name: member, Coordinator: r.coordinator}, Sink: sink,
-				Completed: func(int, int64) { r.completed.Add(1) },
+				Completed: func(int, int64) {
+					r.completed.Add(1)
+					if member == name("source", 0) && r.ended.Load() {
+						r.afterEnd.Add(1)
+					}
+				},
 			}, stage)
 		}()
 		select {
@@ -182,10 +204,11 @@ func (r *rig) source(i int) func(context.Context, *pipeline.Attempt) error {
 		if err != nil {
 			return err
 		}
-		a.Serve(true)
+		a.Serve()
 		for n := 0; ; n++ {
 			line, err := lines.ReadSlice('\n')
 			if err == io.EOF {
+				r.ended.Store(i == 0 || r.ended.Load())
 				return a.Finish(ctx)
 			}
 			if err != nil {
@@ -241,7 +264,7 @@ func (r *rig) middle(i int) func(context.Context, *pipeline.Attempt) error {
 		if err != nil {
 			return err
 		}
-		a.Serve(false)
+		a.Serve()
 		for e, err := range a.All(ctx, in) {
 			if err != nil {
 				return err
@@ -275,7 +298,7 @@ func (r *rig) sink(i int, file *checkpoint.FileSink) func(context.Context, *pipe
 		if err != nil {
 			return err
 		}
-		a.Serve(false)
+		a.Serve()
 		for e, err := range a.All(ctx, in) {
 			if err != nil {
 				return err
@@ -323,8 +346,8 @@ func (r *rig) check() {
 			total++
 		}
 	}
-	if total != sources*r.lines {
-		r.t.Fatalf("%d lines, want %d", total, sources*r.lines)
+	if total != r.total() {
+		r.t.Fatalf("%d lines, want %d", total, r.total())
 	}
 }
 
@@ -374,13 +397,13 @@ func (r *rig) run(crashes int, seed uint64) {
 		}
 		break
 	}
-	r.crashed.Store(true)
+	r.crashed.Store(crashes > 0)
 	<-over
 	end()
 	r.check()
 	r.t.Logf("seed %d: %d crashes, %d attempts of members, %d checkpoints at members, %d lines written for %d committed",
-		seed, done, r.attempts.Load(), r.completed.Load(), r.written.Load(), sources*r.lines)
-	if done < crashes || r.completed.Load() == 0 || crashes > 0 && r.written.Load() == int64(sources*r.lines) {
+		seed, done, r.attempts.Load(), r.completed.Load(), r.written.Load(), r.total())
+	if done < crashes || r.completed.Load() == 0 || crashes > 0 && r.written.Load() == int64(r.total()) {
 		r.t.Errorf("%d of %d crashes, and nothing was written twice: that proves nothing", done, crashes)
 	}
 }
@@ -389,7 +412,26 @@ func TestPipelineExactlyOnce(t *testing.T) {
 	for mode, alignment := range map[string]checkpoint.Alignment{"aligned": checkpoint.Aligned, "unaligned": checkpoint.Unaligned, "timed": checkpoint.Timed} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			newRig(t, 3000, alignment).run(2, 1)
+			newRig(t, 3000, 0, alignment).run(2, 1)
+		})
+	}
+}
+
+// TestSourceEndsEarly: a task that has finished long before the others answers the checkpoints that follow, so that they complete, and
+// nobody is restarted because of it.
+func TestSourceEndsEarly(t *testing.T) {
+	for mode, alignment := range map[string]checkpoint.Alignment{"aligned": checkpoint.Aligned, "unaligned": checkpoint.Unaligned, "timed": checkpoint.Timed} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 1200, 50, alignment)
+			r.slowFrom = 0
+			r.run(0, 1)
+			if n := r.afterEnd.Load(); n < 5 {
+				t.Errorf("%d checkpoints after the end of source 0: nothing is shown", n)
+			}
+			if n := r.attempts.Load(); n > 2*(sources+middles+sinks) { // at the start a connection may come too early
+				t.Errorf("%d attempts of members, and nobody was killed", n)
+			}
 		})
 	}
 }

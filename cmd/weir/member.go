@@ -162,7 +162,7 @@ func (f *sendFlags) attempt(ctx context.Context, path string, r *router, cfg wei
 	if err != nil {
 		return nil, err
 	}
-	a.Serve(true)
+	a.Serve()
 	for {
 		rec, err := records.Next()
 		if err == io.EOF {
@@ -213,7 +213,7 @@ func (f *recvFlags) runMember(ctx context.Context, addrs []string, first, last i
 		if err != nil {
 			return err
 		}
-		a.Serve(false)
+		a.Serve()
 		if err := f.sink(ctx, a, in, sink, c); err != nil {
 			return err
 		}

@@ -94,7 +94,7 @@ func source(ctx context.Context, a *pipeline.Attempt, words []string, addr chan 
 	if err != nil {
 		return err
 	}
-	a.Serve(true)
+	a.Serve()
 	select {
 	case <-addr: // of an attempt that ended before anybody asked
 	default:
@@ -127,7 +127,7 @@ func counter(ctx context.Context, a *pipeline.Attempt, addr string, w io.Writer)
 	if err != nil {
 		return err
 	}
-	a.Serve(false)
+	a.Serve()
 	for e, err := range a.All(ctx, in) {
 		if err != nil {
 			return err

@@ -183,7 +183,7 @@ func (r *role) source(ctx context.Context, a *pipeline.Attempt) (err error) {
 	if err != nil {
 		return err
 	}
-	a.Serve(true)
+	a.Serve()
 	var buf, key []byte
 	for ; next < r.Records; next++ {
 		rec := record{source: uint32(r.Index), offset: next}
@@ -230,7 +230,7 @@ func (r *role) middle(ctx context.Context, a *pipeline.Attempt) (err error) {
 	if err != nil {
 		return err
 	}
-	a.Serve(false)
+	a.Serve()
 	var buf, key []byte
 	for e, err := range a.All(ctx, in) {
 		if err != nil {
@@ -273,7 +273,7 @@ func (r *role) sink(ctx context.Context, a *pipeline.Attempt, w *checkpoint.File
 	if err != nil {
 		return err
 	}
-	a.Serve(false)
+	a.Serve()
 	for e, err := range a.All(ctx, in) {
 		if err != nil {
 			return err
