@@ -24,7 +24,7 @@ func TestWholePathAllocatesNothing(t *testing.T) {
 			a, b := server(t), open(t, Config{})
 			out := newOutput(t, a, cfg)
 			in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
-			wait := inBackground(func() error {
+			wait := inBackground(t, func() error {
 				record := make([]byte, 100)
 				for i := 0; ctx.Err() == nil; i++ {
 					record[0] = byte(i)
@@ -58,7 +58,7 @@ func TestBuffersAllocateNothing(t *testing.T) {
 	a, b := server(t), open(t, Config{})
 	out := newOutput(t, a, OutputConfig{Name: "x"})
 	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
-	wait := inBackground(func() error {
+	wait := inBackground(t, func() error {
 		for {
 			p, err := out.ClaimBuffer(ctx, 0)
 			if err != nil {

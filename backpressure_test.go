@@ -246,7 +246,8 @@ func (res *bpResult) finishFrom(ctx context.Context, records uint32) error {
 	if err != nil {
 		return err
 	}
-	written := inBackground(func() error { return errors.Join(r.write(ctx, max(records, r.next)), r.out.Finish(ctx)) })
+	done := make(chan error, 1)
+	go func() { done <- errors.Join(r.write(ctx, max(records, r.next)), r.out.Finish(ctx)) }()
 	for {
 		e, err := r.in.Next(ctx)
 		if err == io.EOF {
@@ -256,10 +257,10 @@ func (res *bpResult) finishFrom(ctx context.Context, records uint32) error {
 			err = r.consumer.take(e)
 		}
 		if err != nil {
-			return errors.Join(err, r.close(), written())
+			return errors.Join(err, r.close(), <-done)
 		}
 	}
-	if err := errors.Join(written(), r.close()); err != nil {
+	if err := errors.Join(<-done, r.close()); err != nil {
 		return err
 	}
 	var read uint32

@@ -50,7 +50,7 @@ func TestDeadlockCRD19(t *testing.T) {
 	}
 	var waits []func() error
 	for i, in := range ins {
-		waits = append(waits, inBackground(func() error { return outs[i].Finish(ctx) }), inBackground(func() error {
+		waits = append(waits, inBackground(t, func() error { return outs[i].Finish(ctx) }), inBackground(t, func() error {
 			var got [channels]int
 			for e, err := range in.All(ctx) {
 				if err != nil {

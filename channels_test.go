@@ -6,11 +6,17 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/weirflow/weir/internal/buildtag"
 )
 
 // Ten thousand channels over one connection: each has all its records, in order.
 func TestTenThousandChannels(t *testing.T) {
-	const channels, rounds, size = 10_000, 4, 300
+	const rounds, size = 4, 300
+	channels := 10_000
+	if buildtag.Debug { // where each retain and release keeps its stack
+		channels = 2_000
+	}
 	ctx := limited(t)
 	oc := OutputConfig{Name: "x", Subpartitions: channels, Buffers: 2*channels + 1}
 	ic := InputConfig{Sources: []Source{{Name: "x", Last: channels - 1}}}
@@ -22,7 +28,7 @@ func TestTenThousandChannels(t *testing.T) {
 	out := newOutput(t, a, oc)
 	ic.Sources[0].Addr = a.Addr().String()
 	in := newInput(t, b, ic)
-	wait := inBackground(func() error {
+	wait := inBackground(t, func() error {
 		rec := make([]byte, size)
 		for n := range rounds {
 			for sub := range channels {
@@ -80,7 +86,7 @@ func TestManyChannelsAreLost(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	wait := inBackground(func() error { return out.Finish(ctx) })
+	wait := inBackground(t, func() error { return out.Finish(ctx) })
 	if e, err := stay.Next(ctx); err != nil || e.Kind != EndOfData {
 		t.Fatal(err, e)
 	}

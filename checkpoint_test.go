@@ -170,7 +170,7 @@ func TestTaskLastCheckpoint(t *testing.T) {
 	r := newTaskRig(t, TaskConfig{LastCheckpoint: true}, TaskConfig{LastCheckpoint: true}, OutputConfig{}, InputConfig{})
 	ctx := limited(t)
 	r.check(r.out.Write(ctx, nil, []byte("x")))
-	finished := inBackground(func() error { return r.out.Finish(ctx) })
+	finished := inBackground(t, func() error { return r.out.Finish(ctx) })
 	r.next(Record)
 	r.next(EndOfData)
 	r.check(r.source.Trigger(AlignedBarrier(1, time.Now())), r.sink.Trigger(AlignedBarrier(1, time.Now())))
@@ -204,7 +204,7 @@ func TestTaskAfterItsSenders(t *testing.T) {
 	for _, unaligned := range []Unaligned{UnalignedOff, UnalignedOn} {
 		r := newTaskRig(t, TaskConfig{}, TaskConfig{LastCheckpoint: true}, OutputConfig{}, InputConfig{Unaligned: unaligned})
 		ctx := limited(t)
-		finished := inBackground(func() error { return r.out.Finish(ctx) })
+		finished := inBackground(t, func() error { return r.out.Finish(ctx) })
 		r.check(r.sink.Trigger(AlignedBarrier(1, time.Now()))) // while the sender lives
 		r.next(EndOfData)
 		cp := r.next(Checkpoint).Checkpoint

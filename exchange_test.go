@@ -26,7 +26,7 @@ func TestRecordsArriveOnceAndInOrder(t *testing.T) {
 		}
 		return p
 	}
-	wait := inBackground(func() error {
+	wait := inBackground(t, func() error {
 		for i := range rounds * len(sizes) {
 			if i%len(sizes) == len(sizes)-1 && i > 3*len(sizes) {
 				continue // three giants are enough
@@ -106,7 +106,7 @@ func TestPartitioning(t *testing.T) {
 			a, b := server(t), open(t, Config{})
 			out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: 3, Partition: c.by})
 			in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
-			wait := inBackground(func() error {
+			wait := inBackground(t, func() error {
 				for i := range 300 {
 					rec := fmt.Sprintf("%02d record %d", i%50, i)
 					if err := out.Write(ctx, []byte(rec[:2]), []byte(rec)); err != nil {
@@ -143,7 +143,7 @@ func TestCheckpointsAreConsistent(t *testing.T) {
 		a := server(t)
 		out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: 2, Partition: RoundRobin})
 		sources = append(sources, source(a, out))
-		waits = append(waits, inBackground(func() error {
+		waits = append(waits, inBackground(t, func() error {
 			r := rand.New(rand.NewPCG(5, uint64(s)))
 			for i := range records {
 				rec := make([]byte, 8+r.IntN(300))
@@ -197,7 +197,7 @@ func TestAtLeastOnceLosesNothingAndHoldsNothingBack(t *testing.T) {
 	a, b := server(t), open(t, Config{})
 	out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: 2, Partition: RoundRobin})
 	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}, Mode: AtLeastOnce})
-	wait := inBackground(func() error {
+	wait := inBackground(t, func() error {
 		for i := range 1000 {
 			if err := out.Write(ctx, nil, []byte("x")); err != nil {
 				return err
@@ -244,7 +244,7 @@ func TestWatermarksAreTheLeastOfAllChannels(t *testing.T) {
 		out := newOutput(t, a, OutputConfig{Name: "x"})
 		sources = append(sources, source(a, out))
 		step[s] = make(chan int64)
-		waits = append(waits, inBackground(func() error {
+		waits = append(waits, inBackground(t, func() error {
 			for w := range step[s] {
 				if err := out.Watermark(ctx, w); err != nil {
 					return err
@@ -297,7 +297,7 @@ func TestBuffersOfTheUsersOwn(t *testing.T) {
 	out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: 2})
 	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
 	const n = 1000
-	wait := inBackground(func() error {
+	wait := inBackground(t, func() error {
 		for i := range n {
 			p, err := out.ClaimBuffer(ctx, i%2)
 			if err != nil {

@@ -69,7 +69,7 @@ func TestSubpartitionOutOfRange(t *testing.T) {
 	names(t, err, a.Addr().String(), NameID("x").String(), "channel 0", "subpartition not found")
 	// Others are served all the same.
 	good := newInput(t, open(t, Config{}), InputConfig{Sources: []Source{source(a, out)}})
-	wait := inBackground(func() error {
+	wait := inBackground(t, func() error {
 		if err := out.WriteTo(ctx, 1, []byte("hello")); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func TestReceiverFirst(t *testing.T) {
 	ctx := limited(t)
 	addr := deadAddr(t)
 	in := newInput(t, open(t, Config{}), InputConfig{Sources: []Source{{Addr: addr, Name: "x"}}})
-	got := inBackground(func() error {
+	got := inBackground(t, func() error {
 		e, err := in.Next(ctx)
 		if err == nil && string(e.Value) != "hello" {
 			err = errors.New("other record")
@@ -183,7 +183,7 @@ func TestOneOfSeveralReceiversVanishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	const n = 20_000
-	wait := inBackground(func() error {
+	wait := inBackground(t, func() error {
 		for i := range n {
 			if i == n/4 {
 				if err := c.Close(); err != nil {
@@ -274,7 +274,7 @@ func TestGarbageFromAClient(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	wait := inBackground(func() error {
+	wait := inBackground(t, func() error {
 		if err := out.Write(ctx, nil, []byte("hello")); err != nil {
 			return err
 		}
@@ -321,7 +321,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 	out := newOutput(t, a, OutputConfig{Name: "x"})
 	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
 	cctx, cancel := context.WithCancel(ctx)
-	got := inBackground(func() error {
+	got := inBackground(t, func() error {
 		_, err := in.Next(cctx)
 		return err
 	})
@@ -358,7 +358,7 @@ func TestPartitionAppearsLate(t *testing.T) {
 	ctx := limited(t)
 	a, b := open(t, Config{Listen: "127.0.0.1:0", RequestTimeout: 10 * time.Millisecond}), open(t, Config{})
 	in := newInput(t, b, InputConfig{Sources: []Source{{Addr: a.Addr().String(), Name: "late"}}})
-	got := inBackground(func() error {
+	got := inBackground(t, func() error {
 		e, err := in.Next(ctx)
 		if err == nil && string(e.Value) != "hello" {
 			err = errors.New("other record")

@@ -60,17 +60,25 @@ func source(n *Node, o *Output) Source {
 	return Source{Addr: n.Addr().String(), Name: o.cfg.Name, Last: o.cfg.Subpartitions - 1}
 }
 
-// inBackground runs f in a goroutine and returns its error at the end of the test.
-func inBackground(f func() error) (wait func() error) {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	return func() error { return <-done }
+// inBackground runs f in a goroutine; wait returns its error. A test that fails ends after it, too, so that no node is closed under it.
+func inBackground(t testing.TB, f func() error) (wait func() error) {
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		err = f()
+	}()
+	t.Cleanup(func() { <-done })
+	return func() error {
+		<-done
+		return err
+	}
 }
 
 // passOne sends one record and reads to the end: it returns how many came, and what the sender ended with.
 func passOne(ctx context.Context, t testing.TB, out *Output, in *Input) (records int, err error) {
 	t.Helper()
-	wait := inBackground(func() error {
+	wait := inBackground(t, func() error {
 		if err := out.Write(ctx, nil, []byte("one")); err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ func TestInputsMadeAtOnce(t *testing.T) {
 	for round := range 20 {
 		var waits []func() error
 		for i := range 8 {
-			waits = append(waits, inBackground(func() error {
+			waits = append(waits, inBackground(t, func() error {
 				in, err := b.NewInput(InputConfig{Sources: []Source{{Addr: a.Addr().String(), Name: fmt.Sprint("nobody ", round), Last: i}}})
 				if err != nil {
 					return err

@@ -126,7 +126,7 @@ func TestTheWayChangesNothing(t *testing.T) {
 			}
 			in := newInput(t, b, way.in)
 			var sent, got seenStream
-			wait := inBackground(func() error { return writeStream(ctx, out, &sent) })
+			wait := inBackground(t, func() error { return writeStream(ctx, out, &sent) })
 			read(ctx, t, in, func(e *Element) {
 				switch e.Kind {
 				case Record:

@@ -130,8 +130,8 @@ func TestBlockingOutput(t *testing.T) {
 					src := source(a, out)
 					ranged := src
 					ranged.Ranged = true
-					early := inBackground(func() error { return readBlocking(ctx, b, src, want) })
-					earlyRanged := inBackground(func() error { return readBlocking(ctx, b, ranged, want) })
+					early := inBackground(t, func() error { return readBlocking(ctx, b, src, want) })
+					earlyRanged := inBackground(t, func() error { return readBlocking(ctx, b, ranged, want) })
 					if err := out.AwaitConsumers(ctx); err != nil {
 						t.Fatal(err)
 					}
@@ -200,7 +200,7 @@ func TestBlockingIsLikePipelined(t *testing.T) {
 		a, b := server(t), open(t, Config{})
 		out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: subs, Blocking: blocking})
 		in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
-		wait := inBackground(func() error { return write(ctx, out) })
+		wait := inBackground(t, func() error { return write(ctx, out) })
 		read(ctx, t, in, func(e *Element) {
 			switch e.Kind {
 			case Record:

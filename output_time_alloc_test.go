@@ -15,7 +15,7 @@ func TestTimestampsAllocateNothing(t *testing.T) {
 	a, b := server(t), open(t, Config{})
 	out := newOutput(t, a, OutputConfig{Name: "x"})
 	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
-	wait := inBackground(func() error {
+	wait := inBackground(t, func() error {
 		record := make([]byte, 100)
 		for i := int64(0); ctx.Err() == nil; i++ {
 			if err := out.WriteToAt(ctx, 0, i, record); err != nil {

@@ -17,7 +17,7 @@ func TestTimestampsArrive(t *testing.T) {
 			sizes := []int{0, 1, 100, 32<<10 - 17, 32<<10 - 16, 32 << 10, 1 << 20}
 			times := []int64{0, 1, -1, math.MinInt64, math.MaxInt64}
 			const records = 700
-			wait := inBackground(func() error {
+			wait := inBackground(t, func() error {
 				for i := range records {
 					value := bytes.Repeat([]byte{byte(i)}, sizes[i%len(sizes)])
 					var err error

@@ -35,7 +35,7 @@ func TestTasksInARowKeepWhatTheyAreGuaranteed(t *testing.T) {
 	long := bytes.Repeat([]byte("0123456789abcdef"), 20*size/16)
 	var waits []func() error
 	for i := range row {
-		waits = append(waits, inBackground(func() error {
+		waits = append(waits, inBackground(t, func() error {
 			ctx := limited(t)
 			if i == 0 {
 				for range records {
@@ -96,7 +96,7 @@ func TestOutputWaitsForItsGuarantee(t *testing.T) {
 	if err := o.open(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "4 segments that it is guaranteed") {
 		t.Fatalf("with nothing to have: %v", err)
 	}
-	done := inBackground(func() error { return o.open(limited(t)) })
+	done := inBackground(t, func() error { return o.open(limited(t)) })
 	for _, b := range held {
 		b.Release()
 	}

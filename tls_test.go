@@ -75,7 +75,7 @@ func tlsExchange(t *testing.T, send, receive *tls.Config) {
 	a, b := open(t, Config{Listen: "127.0.0.1:0", TLS: send}), open(t, Config{TLS: receive})
 	out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: channels, Partition: RoundRobin})
 	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
-	wait := inBackground(func() error {
+	wait := inBackground(t, func() error {
 		for i := range records {
 			rec := bytes.Repeat([]byte{byte(i)}, 8+i*37%3000)
 			if i == 100 {

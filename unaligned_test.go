@@ -116,7 +116,7 @@ func TestUnalignedCheckpoints(t *testing.T) {
 			out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: channels, Partition: RoundRobin, Buffers: 256, State: flight})
 			in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}, Unaligned: UnalignedOn, State: flight})
 			written := make(chan int, 1)
-			wait := inBackground(func() error {
+			wait := inBackground(t, func() error {
 				sent := false
 				for i := range records * channels {
 					if !sent && !out.Available() {
@@ -263,7 +263,7 @@ func TestAlignmentTurnsUnalignedInTime(t *testing.T) {
 	if got := append(flight.records(t, 0), flight.records(t, 1)...); len(got) != 1 || got[0] != 1 {
 		t.Errorf("in flight was %v", got)
 	}
-	finish := func(o *Output) func() error { return inBackground(func() error { return o.Finish(ctx) }) }
+	finish := func(o *Output) func() error { return inBackground(t, func() error { return o.Finish(ctx) }) }
 	waitQuick, waitSlow := finish(quick), finish(slow)
 	for {
 		if _, err := in.Next(ctx); err == io.EOF {
@@ -308,7 +308,7 @@ func overtakeOne(t *testing.T, size int) (in, out int, records []uint32) {
 	flight := newInFlight()
 	o := newOutput(t, a, OutputConfig{Name: "x", Buffers: 64, State: flight})
 	i := newInput(t, b, InputConfig{Sources: []Source{source(a, o)}, Unaligned: UnalignedOn, State: flight})
-	wait := inBackground(func() error {
+	wait := inBackground(t, func() error {
 		if err := o.WriteTo(ctx, 0, numbered(1, size)); err != nil {
 			return err
 		}
