@@ -181,13 +181,13 @@ func TestPeerGoesWhileFileIsSent(t *testing.T) {
 func TestFilePartIsNotSent(t *testing.T) {
 	file, _ := patternFile(t, 1000)
 	l := newLoop(t, LoopConfig{})
-	ends := make(chan error, 1)
+	opened, ends := make(chan *Conn, 1), make(chan error, 1)
 	addr := listen(t, l, func(c *Conn) Handler {
-		return &funcs{close: func(_ *Conn, err error) { ends <- err }}
+		return &funcs{open: func(c *Conn) { opened <- c }, close: func(_ *Conn, err error) { ends <- err }}
 	})
 	dialNet(t, addr)
+	c := <-opened // a dial ends before the other side accepts
 	inTurn(t, l, func() {
-		c := l.conns[0]
 		c.p = new(pconn) // as if it were portable
 		if c.SendsFiles() {
 			t.Error("a connection of the portable driver sends from files")
