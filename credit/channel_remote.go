@@ -42,6 +42,7 @@ type RemoteChannel struct {
 	heldListed   bool // in the connection's list of credit that the policy held back
 	released     bool
 	requested    bool // counts in the connection's references
+	blocked      bool // the sender waits behind a blocking event
 }
 
 // ID is the channel's id on the wire.
@@ -146,6 +147,7 @@ func (c *RemoteChannel) onBuffer(h *BufferHeader, b segment.Buffer) {
 	}
 	if h.Type.BlocksUpstream() {
 		c.ledger.OnBlocking()
+		c.core.setBlocked(c, true)
 		if h.Backlog != 0 {
 			c.port.link.eventBytes.Add(-int64(b.Len()) - eventCost)
 			c.fail(c.error(fmt.Errorf("%w: %s with backlog %d", ErrBlockingBacklog, h.Type, h.Backlog)))

@@ -89,6 +89,7 @@ type ClientCore struct {
 	}
 
 	outstanding int // credit that the server knows of and has not used, over all channels
+	idle        int // of it, that of channels whose senders wait to be resumed
 	stats       ClientStats
 }
 
@@ -121,8 +122,8 @@ func (c *ClientCore) Err() error { return c.err }
 func (c *ClientCore) Channels() int { return c.channels.len() }
 
 // CreditOutstanding is the number of buffers that the server may send without hearing from here: the sum over all
-// channels. It decides how many bytes a read may wait for.
-func (c *ClientCore) CreditOutstanding() int { return c.outstanding }
+// channels, less those whose sender waits behind a blocking event. It decides how many bytes a read may wait for.
+func (c *ClientCore) CreditOutstanding() int { return c.outstanding - c.idle }
 
 // Pending is the number of messages that wait for the connection to take them.
 func (c *ClientCore) Pending() int { return c.intents.Len() }
@@ -159,7 +160,23 @@ func (c *ClientCore) writeRequest(ch *RemoteChannel) {
 // setOutstanding keeps the sum over all channels.
 func (c *ClientCore) setOutstanding(ch *RemoteChannel, n int32) {
 	c.outstanding += int(n - ch.outstanding)
+	if ch.blocked {
+		c.idle += int(n - ch.outstanding)
+	}
 	ch.outstanding = n
+}
+
+// setBlocked notes whether a channel's sender waits to be resumed: its credit brings nothing meanwhile.
+func (c *ClientCore) setBlocked(ch *RemoteChannel, blocked bool) {
+	if ch.blocked == blocked {
+		return
+	}
+	ch.blocked = blocked
+	if blocked {
+		c.idle += int(ch.outstanding)
+	} else {
+		c.idle -= int(ch.outstanding)
+	}
 }
 
 // TaskEvent sends an event to the producer of a channel's partition.
@@ -315,6 +332,7 @@ func (c *ClientCore) WriteIntents() (all bool) {
 				c.stats.Credits += uint64(n)
 			}
 		case intentResume:
+			c.setBlocked(ch, false)
 			if ch.ledger.initial == 0 {
 				c.setOutstanding(ch, 0) // the sender forgets its credit
 			}

@@ -223,6 +223,12 @@ func TestClientCountsOutstanding(t *testing.T) {
 	r.data(0, 4, 1)
 	is(6 - 1 + 5) // required 6, free 1
 	r.event(1, aligned(1))
+	is(8) // its sender waits
+	if err := r.gate.Resume(1); err != nil {
+		t.Fatal(err)
+	}
+	r.pump()
+	r.written()
 	is(10)
 	r.gate.Release(0)
 	r.pump()

@@ -61,6 +61,26 @@ func TestLowatLoneFrame(t *testing.T) {
 	t.Logf("a lone frame waited %v at most", worst)
 }
 
+// A loop that polls lowers it once polling has brought nothing, before it sleeps.
+func TestLowatPollingLowers(t *testing.T) {
+	k := newLink(t, LoopConfig{Standby: -1, Poll: 5 * time.Millisecond}, linkPayload, 32)
+	k.a.acquire()
+	k.b.acquire()
+	defer k.a.Release()
+	defer k.b.Release()
+	for end := time.Now().Add(hang); len(k.b.conns) == 0; {
+		if k.b.Turn(NoWait); time.Now().After(end) {
+			t.Fatal("the connection is not accepted")
+		}
+	}
+	k.b.conns[0].setLowat(true)
+	for k.b.spin(k.b.pollFor(), nil) { // what there is to do at the beginning
+	}
+	if n := len(k.b.raised); n != 0 {
+		t.Errorf("%d connections are raised after an idle time", n)
+	}
+}
+
 // Credit for few buffers, or small reads, leave SO_RCVLOWAT alone.
 func TestLowatNeedsCredit(t *testing.T) {
 	for name, v := range map[string]struct{ size, credit int }{"credit": {linkPayload, 10}, "size": {4000, 100}} {

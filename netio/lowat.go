@@ -6,7 +6,9 @@ import "time"
 // while bulk flows: the reader gets four full frames at a time instead of one or two. It costs most of the rate if the peer
 // stops for want of credit before the portion is full. So it is raised only after a read that brought at least two full
 // frames, and while credit for at least lowatCredit full buffers is out. A lone small frame behind bulk must not wait:
-// while it is raised a sleep lasts at most lowatWait, and an idle time of that length lowers it.
+// while it is raised a sleep lasts at most lowatWait, and an idle time of that length lowers it. A loop that polls lowers it as soon
+// as polling brought nothing, before it sleeps: the peer has stopped, be it for a moment (a checkpoint barrier), and what it sent last is less
+// than a portion.
 const (
 	lowatBytes  = 128 << 10
 	lowatCredit = 24
@@ -59,6 +61,11 @@ func (l *Loop) lowatIdle(worked bool) {
 	if now-l.raisedIdle < lowatWait {
 		return
 	}
+	l.lowerAll()
+}
+
+// lowerAll has the kernel report everything on all connections.
+func (l *Loop) lowerAll() {
 	for len(l.raised) > 0 {
 		l.raised[len(l.raised)-1].setLowat(false)
 	}

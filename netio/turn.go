@@ -142,6 +142,7 @@ func (l *Loop) spin(d time.Duration, ready func() bool) (worked bool) {
 			return true
 		}
 		if time.Since(l.base)-start >= d { // each time: where the CPU is not ours alone, one yield may take milliseconds
+			l.lowerAll()
 			return false
 		}
 		if i&63 == 0 {

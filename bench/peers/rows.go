@@ -108,9 +108,10 @@ var scenarios = []scenario{
 			both("smux", "64 streams, version 2", smuxs.fan),
 			both("yamux", "64 streams, as it comes", yamuxs.fan),
 			{name: "weir", what: "as it comes", weir: []string{"fan"}},
+			{name: "weir-tasks", what: "a goroutine for each channel at each end", weir: []string{"fan", "--tasks", "63"}},
 			{name: "weir-bulk", what: "one channel", weir: []string{"bulk"}},
 		},
-		against: []versus{{"weir", "weir-bulk"}, {"weir", "proto-credit"}, {"weir", "net.Conn-64"}, {"weir", "gRPC-tuned"}, {"weir", "smux"}, {"weir", "yamux"}},
+		against: []versus{{"weir", "weir-bulk"}, {"weir", "proto-credit"}, {"weir-tasks", "weir"}, {"weir", "net.Conn-64"}, {"weir", "gRPC-tuned"}, {"weir", "smux"}, {"weir", "yamux"}},
 	},
 	{
 		name: "records", title: "records of 100 bytes over 8 channels", unit: recordsUnit,

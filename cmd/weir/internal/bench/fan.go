@@ -10,27 +10,48 @@ import (
 	"github.com/weirflow/weir/internal/measure"
 )
 
+const fanChannels = 64
+
+// fanTask is a task at each end: channels [first, first+n) of the scenario, which one goroutine writes and one reads. Channel 0, whose reader
+// stops, is a task's of its own, since a task waits for all of its subpartitions; the others are shared out.
+type fanTask struct{ first, n int }
+
+func fanTasks(opt *Options) []fanTask {
+	k := max(1, opt.Tasks)
+	tasks := []fanTask{{0, 1}}
+	for i := range k {
+		first, end := 1+(fanChannels-1)*i/k, 1+(fanChannels-1)*(i+1)/k
+		tasks = append(tasks, fanTask{first, end - first})
+	}
+	return tasks
+}
+
+func (t fanTask) output() weir.OutputConfig {
+	return weir.OutputConfig{Name: "fan-" + strconv.Itoa(t.first), Subpartitions: t.n, Buffers: fanBuffers * t.n}
+}
+
+func (t fanTask) input(addr string) weir.InputConfig {
+	cfg := weir.InputConfig{Exclusive: fanCredit, Floating: -1}
+	for i := range t.n {
+		cfg.Sources = append(cfg.Sources, weir.Source{Addr: addr, Name: t.output().Name, Subpartition: i})
+	}
+	return cfg
+}
+
+// For each channel: what proto-credit has.
 const (
-	fanChannels = 64
-	fanBuffers  = 16 // of an output
+	fanBuffers = 16
+	fanCredit  = 8
 )
 
-func fanOutput(i int) weir.OutputConfig {
-	return weir.OutputConfig{Name: "fan-" + strconv.Itoa(i), Buffers: fanBuffers}
-}
-
-func fanInput(addr string, i int) weir.InputConfig {
-	return weir.InputConfig{Sources: []weir.Source{{Addr: addr, Name: fanOutput(i).Name}}, Exclusive: 8}
-}
-
-func fanConfig(side string, _ *Options, cfg *weir.Config) {
+func fanConfig(side string, opt *Options, cfg *weir.Config) {
 	var outs []weir.OutputConfig
 	var ins []weir.InputConfig
-	for i := range fanChannels {
+	for _, t := range fanTasks(opt) {
 		if side == "send" {
-			outs = append(outs, fanOutput(i))
+			outs = append(outs, t.output())
 		} else {
-			ins = append(ins, fanInput("", i))
+			ins = append(ins, t.input(""))
 		}
 	}
 	cfg.Memory = weir.MemoryNeeded(*cfg, outs, ins)
@@ -38,31 +59,33 @@ func fanConfig(side string, _ *Options, cfg *weir.Config) {
 
 func sendFan(ctx context.Context, r *role) error {
 	failed := make(chan error, fanChannels)
-	for i := range fanChannels {
-		out, err := r.node.NewOutput(fanOutput(i))
+	for _, t := range fanTasks(r.opt) {
+		out, err := r.node.NewOutput(t.output())
 		if err != nil {
 			return err
 		}
 		m := r.meter.Branch()
-		go func() { failed <- fanWrite(ctx, out, m) }()
+		go func() { failed <- t.write(ctx, out, m) }()
 	}
 	return <-failed
 }
 
-func fanWrite(ctx context.Context, out *weir.Output, m *measure.Meter) error {
+func (t fanTask) write(ctx context.Context, out *weir.Output, m *measure.Meter) error {
 	if err := out.AwaitConsumers(ctx); err != nil {
 		return err
 	}
 	for n := uint64(0); ; n++ {
-		p, err := out.ClaimBuffer(ctx, 0)
-		if err != nil {
-			return err
+		for i := range t.n {
+			p, err := out.ClaimBuffer(ctx, i)
+			if err != nil {
+				return err
+			}
+			binary.LittleEndian.PutUint64(p, n)
+			if err := out.CommitBuffer(len(p)); err != nil {
+				return err
+			}
+			m.Add(frameSize, 1)
 		}
-		binary.LittleEndian.PutUint64(p, n)
-		if err := out.CommitBuffer(len(p)); err != nil {
-			return err
-		}
-		m.Add(frameSize, 1)
 	}
 }
 
@@ -73,30 +96,32 @@ func receiveFan(ctx context.Context, r *role) error {
 		return func() map[string]float64 { return figures }, err
 	}
 	failed := make(chan error, fanChannels)
-	for i := range fanChannels {
-		in, err := r.node.NewInput(fanInput(r.addr, i))
+	for _, t := range fanTasks(r.opt) {
+		in, err := r.node.NewInput(t.input(r.addr))
 		if err != nil {
 			return err
 		}
-		go func() { failed <- fanRead(ctx, r, in, fan, i) }()
+		go func() { failed <- t.read(ctx, r, in, fan) }()
 	}
 	return <-failed
 }
 
-func fanRead(ctx context.Context, r *role, in *weir.Input, fan *measure.Fan, i int) error {
-	m := fan.Channel(i)
-	for n := uint64(0); ; n++ {
-		fan.Wait(i)
-		p, _, err := in.NextBuffer(ctx)
+func (t fanTask) read(ctx context.Context, r *role, in *weir.Input, fan *measure.Fan) error {
+	next := make([]uint64, t.n)
+	for {
+		fan.Wait(t.first)
+		p, e, err := in.NextBuffer(ctx)
 		if err != nil {
 			return err
 		}
-		if got := binary.LittleEndian.Uint64(p); got != n || len(p) != frameSize {
-			return fmt.Errorf("frame %d has %d bytes, want frame %d", got, len(p), n)
+		n := &next[e.Channel]
+		if got := binary.LittleEndian.Uint64(p); got != *n || len(p) != frameSize {
+			return fmt.Errorf("channel %d: frame %d has %d bytes, want frame %d", t.first+e.Channel, got, len(p), *n)
 		}
+		*n++
 		r.sum.Add(measure.SumWords(p))
 		r.payload.Add(frameSize)
-		m.Add(frameSize, 1)
+		fan.Channel(t.first+e.Channel).Add(frameSize, 1)
 	}
 }
 

@@ -36,6 +36,8 @@ type Options struct {
 	Park bool
 	// Task: consumers are goroutines apart from the loop, which has a thread of its own.
 	Task bool
+	// Tasks is the number of goroutines at each end that the channels which are read are shared out to; 0: one.
+	Tasks int
 	// TLS: connections are secured.
 	TLS       bool
 	Cert, Key string // PEM, of both ends
@@ -50,7 +52,7 @@ func (o *Options) given() (flags []string) {
 		is   bool
 	}{
 		{"channels", len(o.Points) > 0}, {"window", o.Credit != 0}, {"frame", o.Frame != 0}, {"record", o.Record != 0},
-		{"park", o.Park}, {"task-goroutine", o.Task}, {"tls", o.TLS},
+		{"park", o.Park}, {"task-goroutine", o.Task}, {"tasks", o.Tasks != 0}, {"tls", o.TLS},
 	} {
 		if f.is {
 			flags = append(flags, f.name)
@@ -73,6 +75,8 @@ func (o *Options) check(s *scenario) error {
 		return fmt.Errorf("a window of %d buffers, frames of %d bytes: want a multiple of 64 up to %d", o.Credit, o.Frame, frameSize)
 	case o.Record < 0 || o.Record > 0 && o.Record < 8:
 		return fmt.Errorf("records of %d bytes: want 8 or more", o.Record)
+	case o.Tasks < 0 || o.Tasks > fanChannels-1:
+		return fmt.Errorf("%d tasks: want 1 to %d", o.Tasks, fanChannels-1)
 	case o.Pin != "" && o.Pin != "same" && o.Pin != "split":
 		return fmt.Errorf("--pin %s: want same or split", o.Pin)
 	case s.points == nil && len(o.Points) > 1:
@@ -99,6 +103,7 @@ func (o *Options) describe() string {
 		{o.Record > 0, fmt.Sprintf("records of %d bytes", o.Record)},
 		{o.Park, "no polling"},
 		{o.Task, "loops with threads of their own"},
+		{o.Tasks > 0, fmt.Sprintf("%d tasks", o.Tasks)},
 		{o.TLS, "TLS 1.3"},
 		{o.Pin != "", "pinned, " + o.Pin},
 	} {
