@@ -12,23 +12,28 @@ import (
 	"github.com/weirflow/weir/cmd/weir/internal/bench"
 )
 
-// measure runs a scenario for a moment and returns the line that it ends with.
+// measure runs a scenario for a moment and returns the line that it ends with. On a busy machine a moment may have too few frames for a grant:
+// then it runs for longer.
 func measure(t *testing.T, scenario string, args ...string) (r bench.Result) {
 	t.Helper()
-	args = append([]string{"bench", scenario, "--seconds", "0.3", "--warm-up", "0.1", "--rounds", "1", "--json"}, args...)
-	p := start(t, args...).succeeds()
-	d := json.NewDecoder(strings.NewReader(p.stdout[len(p.stdout)-1]))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
-		t.Fatal(err)
+	for _, seconds := range []string{"0.3", "3", "15"} {
+		args := append([]string{"bench", scenario, "--seconds", seconds, "--warm-up", "0.1", "--rounds", "1", "--json"}, args...)
+		p := start(t, args...).succeeds()
+		d := json.NewDecoder(strings.NewReader(p.stdout[len(p.stdout)-1]))
+		d.DisallowUnknownFields()
+		r = bench.Result{}
+		if err := d.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Scenario != scenario || r.Rate <= 0 || r.CPUPerGB <= 0 || r.CPUPerM <= 0 || r.CPURecv <= 0 || r.CPUSend <= 0 {
+			t.Errorf("%v: %+v", args, r)
+		}
+		ofWeir := scenario != "local" && (!strings.HasPrefix(scenario, "flink") || scenario == "flink-recv")
+		if !ofWeir || r.Frames > 0 && r.Credits > 0 && r.Grants > 0 && r.Memory > 0 && r.PerRead > 0 {
+			return r
+		}
 	}
-	if r.Scenario != scenario || r.Rate <= 0 || r.CPUPerGB <= 0 || r.CPUPerM <= 0 || r.CPURecv <= 0 || r.CPUSend <= 0 {
-		t.Errorf("%v: %+v", args, r)
-	}
-	ofWeir := scenario != "local" && (!strings.HasPrefix(scenario, "flink") || scenario == "flink-recv")
-	if ofWeir && (r.Frames <= 0 || r.Credits <= 0 || r.Grants <= 0 || r.Memory <= 0 || r.PerRead <= 0) {
-		t.Errorf("%v: no frames, or no credits: %+v", args, r)
-	}
+	t.Errorf("%s %v: no frames, or no credits: %+v", scenario, args, r)
 	return r
 }
 
