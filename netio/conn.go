@@ -1,6 +1,7 @@
 package netio
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"os"
@@ -82,6 +83,8 @@ type Conn struct {
 	attention atomic.Uint32 // what the loop has to look at; not 0: in its inbox
 	abortMu   sync.Mutex
 	abortErr  error // guarded by abortMu
+
+	agreed *tls.ConnectionState // nil: no TLS, or its handshake was not through
 
 	sys sysConn // native half, if p is nil
 	p   *pconn  // portable half
@@ -179,8 +182,8 @@ func (c *Conn) deaf() bool { return c.closed || c.writeErr != nil || c.wasShut }
 // Full tells whether a batch is queued: about BatchBytes, or MaxVectors pieces.
 func (c *Conn) Full() bool { return c.out.bytes >= BatchBytes || c.out.len() >= MaxVectors-1 }
 
-// Pending returns the bytes queued and not yet written.
-func (c *Conn) Pending() int { return c.out.bytes }
+// Pending returns the bytes queued and not yet written. TLS counts those it has encrypted already with what it adds.
+func (c *Conn) Pending() int { return c.unsent() }
 
 // WantFlush asks for OnFlush and a write at the end of this turn, or of the turn in which the socket takes more.
 func (c *Conn) WantFlush() {

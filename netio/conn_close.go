@@ -19,6 +19,10 @@ func (c *Conn) Close(err error) {
 		c.p.close() // the writer may be at work: the queue is dropped when it is done
 		return
 	}
+	if c.sysFarewell() {
+		c.drop()
+		return
+	}
 	c.sysClose()
 	c.gone()
 }
@@ -72,7 +76,7 @@ const lingerStep = 2 * time.Millisecond
 // finish is CloseAfterFlush's timer, and called when everything is written.
 func (c *Conn) finish() {
 	switch {
-	case c.out.bytes > 0 || c.shutting():
+	case c.unsent() > 0 || c.shutting():
 		if c.l.clock() >= c.limitAt {
 			c.Close(ErrFlushTimeout)
 			return

@@ -11,7 +11,7 @@ import (
 
 // SendsFiles tells whether AppendBuffer takes buffers that are parts of files, to be sent from there: plain connections on Linux
 // do.
-func (c *Conn) SendsFiles() bool { return c.p == nil }
+func (c *Conn) SendsFiles() bool { return c.p == nil && c.sys.tls == nil }
 
 // sysWriteFiles is sysWrite when parts of files are queued: what lies in memory goes out up to the next one, which follows by
 // sendfile, and so on, for about BatchBytes in all. The kernel is told that more follows, so that a header makes no packet of its

@@ -6,6 +6,7 @@ func (l *Loop) flushDirty() {
 	for i, c := range l.flushing {
 		l.flushing[i] = nil
 		c.dirty = false
+		c.sysAgain()
 		c.flush()
 	}
 }
@@ -35,7 +36,7 @@ func (c *Conn) flush() {
 		}
 	}
 	more := c.Full()
-	if c.out.bytes > 0 {
+	if c.unsent() > 0 {
 		if c.p != nil {
 			c.p.write()
 		} else {
@@ -46,7 +47,7 @@ func (c *Conn) flush() {
 		return
 	}
 	switch {
-	case c.out.bytes > 0:
+	case c.unsent() > 0:
 		if !c.blocked {
 			c.WantFlush() // more than one write's worth
 		}
@@ -64,7 +65,7 @@ func (c *Conn) flush() {
 	if more && !c.blocked {
 		c.WantFlush()
 	}
-	if c.finishing && c.out.bytes == 0 {
+	if c.finishing && c.unsent() == 0 {
 		c.finish()
 	}
 	if !c.closed {
@@ -72,8 +73,11 @@ func (c *Conn) flush() {
 	}
 }
 
-// shutting tells whether the end of stream is being sent (portable).
-func (c *Conn) shutting() bool { return c.p != nil && c.p.shutting }
+// unsent is how much is queued, or encrypted already, and not yet written.
+func (c *Conn) unsent() int { return c.out.bytes + c.sealed() }
+
+// shutting tells whether the end of stream is being sent (portable, TLS).
+func (c *Conn) shutting() bool { return c.p != nil && c.p.shutting || c.wasShut && c.sealed() > 0 }
 
 // shutdownWrite sends the end of stream.
 func (c *Conn) shutdownWrite() {
@@ -124,7 +128,7 @@ func (c *Conn) endOfStream() {
 	case c.writeErr != nil:
 		c.Close(c.writeErr)
 	case c.finishing:
-		if c.out.bytes == 0 && !c.shutting() {
+		if c.unsent() == 0 && !c.shutting() {
 			c.Close(nil)
 			return
 		}
@@ -139,7 +143,7 @@ func (c *Conn) endOfStream() {
 			return
 		}
 		c.interest()
-	case c.out.bytes == 0:
+	case c.unsent() == 0:
 		c.Close(nil)
 	default:
 		c.CloseAfterFlush(c.l.cfg.Grace)

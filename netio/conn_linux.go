@@ -10,7 +10,8 @@ import (
 type sysConn struct {
 	fd   int
 	slot int32
-	mask uint32 // in the epoll set; 0: not in it
+	mask uint32   // in the epoll set; 0: not in it
+	tls  *tlsLink // nil: a plain connection
 }
 
 // maxDrain bounds what is read after a failed write, in bytes: more than a socket's buffer holds.
@@ -18,7 +19,7 @@ const maxDrain = 256 << 20
 
 // wants is the only place where the interest of a connection is decided.
 func (c *Conn) wants() (mask uint32) {
-	if !c.paused && !c.ended {
+	if !c.paused && !c.ended && (c.sys.tls == nil || !c.sys.tls.choked()) {
 		mask |= unix.EPOLLIN
 	}
 	if c.blocked {
@@ -28,6 +29,11 @@ func (c *Conn) wants() (mask uint32) {
 }
 
 func (c *Conn) sysAttach() error {
+	if c.sys.tls != nil {
+		if err := c.tlsAttach(); err != nil {
+			return err
+		}
+	}
 	c.sys.slot = c.l.sys.takeSlot(c)
 	mask := c.wants()
 	if err := c.l.setMask(c.sys.fd, c.sys.slot, 0, mask); err != nil {
@@ -38,6 +44,9 @@ func (c *Conn) sysAttach() error {
 }
 
 func (c *Conn) sysInterest() {
+	if k := c.sys.tls; k != nil && k.again && !c.paused && !k.choked() {
+		c.WantFlush()
+	}
 	mask := c.wants()
 	if mask == c.sys.mask {
 		return
@@ -60,8 +69,10 @@ func (c *Conn) sysClose() {
 		c.l.sys.dropSlot(c.sys.slot)
 		c.sys.slot = 0
 	}
-	c.l.closeFD(c.sys.fd)
-	c.sys.fd = -1
+	if c.sys.fd >= 0 {
+		c.l.closeFD(c.sys.fd)
+		c.sys.fd = -1
+	}
 }
 
 func (l *Loop) closeFD(fd int) {
@@ -74,6 +85,10 @@ func (l *Loop) closeFD(fd int) {
 // event handles what the kernel reports of the connection.
 func (c *Conn) event(mask uint32) {
 	const hangup = unix.EPOLLHUP | unix.EPOLLERR
+	if c.closed {
+		c.farewell()
+		return
+	}
 	if mask&(unix.EPOLLOUT|hangup) != 0 && c.blocked {
 		c.blocked = false // in case of a hang-up the write finds out what happened
 		c.WantFlush()
@@ -86,14 +101,14 @@ func (c *Conn) event(mask uint32) {
 // sysReadOnce reads once; more is left to the next turn. It reports whether the connection may have more.
 func (c *Conn) sysReadOnce(hangup bool) (again bool) {
 	l := c.l
-	n, errno := c.readRegion()
+	if c.sys.tls != nil {
+		return c.tlsRead(hangup)
+	}
+	n, errno := c.readInto(l.sys.region)
 	switch {
 	case errno == unix.EAGAIN:
 		if hangup {
-			// Neither data nor an error: allow for an event that was overtaken, but do not turn round for ever.
-			if c.spurious++; c.spurious >= 2 {
-				c.Close(c.opError("read", c.hangupReason()))
-			}
+			c.hungUp()
 		}
 	case errno == unix.EINTR:
 		return true
@@ -116,11 +131,18 @@ func (c *Conn) sysReadOnce(hangup bool) (again bool) {
 	return false
 }
 
-func (c *Conn) readRegion() (int, unix.Errno) {
+func (c *Conn) readInto(p []byte) (int, unix.Errno) {
 	if h := c.l.hooks; h != nil && h.read != nil {
-		return h.read(c, c.l.sys.region)
+		return h.read(c, p)
 	}
-	return sysRead(c.sys.fd, c.l.sys.region)
+	return sysRead(c.sys.fd, p)
+}
+
+// hungUp: neither data nor an error. It allows for an event that was overtaken, but does not turn round for ever.
+func (c *Conn) hungUp() {
+	if c.spurious++; c.spurious >= 2 {
+		c.Close(c.opError("read", c.hangupReason()))
+	}
 }
 
 // hangupReason asks the socket why it hung up.
@@ -143,6 +165,10 @@ func (c *Conn) sysDrain() {
 
 // sysWrite writes once, at most about BatchBytes and MaxVectors pieces.
 func (c *Conn) sysWrite() {
+	if c.sys.tls != nil {
+		c.tlsWrite()
+		return
+	}
 	if c.out.files > 0 {
 		c.sysWriteFiles()
 		return
@@ -188,7 +214,27 @@ func (c *Conn) writeVectors(v *vectors) (int, unix.Errno) {
 	return v.write(c.sys.fd)
 }
 
-func (c *Conn) sysShutdown() error { return unix.Shutdown(c.sys.fd, unix.SHUT_WR) }
+func (c *Conn) sysShutdown() error {
+	if c.sys.tls != nil {
+		return c.tlsShutdown()
+	}
+	return unix.Shutdown(c.sys.fd, unix.SHUT_WR)
+}
+
+// sealed is how much was encrypted and is still to be written.
+func (c *Conn) sealed() int {
+	if c.sys.tls == nil {
+		return 0
+	}
+	return c.sys.tls.sealed()
+}
+
+// sysAgain reads without being told by the kernel, if there is a reason.
+func (c *Conn) sysAgain() {
+	if k := c.sys.tls; k != nil && k.again {
+		c.tlsAgain()
+	}
+}
 
 // delivered tells whether the peer's kernel has everything that was written.
 func (c *Conn) delivered() bool {

@@ -99,6 +99,7 @@ func (l *Loop) Adopt(nc net.Conn, h Handler) (*Conn, error) {
 		return nil, ErrClosed
 	}
 	c := l.newConn(nc.LocalAddr().Network(), nc.LocalAddr(), nc.RemoteAddr(), h)
+	c.agreed = agreement(nc)
 	native, err := c.sysAdopt(nc)
 	if err != nil {
 		_ = nc.Close()
@@ -111,9 +112,8 @@ func (l *Loop) Adopt(nc net.Conn, h Handler) (*Conn, error) {
 	if !c.notify(attnAttach) {
 		if native {
 			c.sysClose()
-		} else {
-			_ = nc.Close()
 		}
+		closeLimited(nc) // again, unless it is TLS or served by goroutines
 		return nil, ErrClosed
 	}
 	l.nudge()

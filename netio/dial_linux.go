@@ -3,6 +3,7 @@
 package netio
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"strings"
@@ -23,6 +24,8 @@ func (c *Conn) sysAdopt(nc net.Conn) (native bool, err error) {
 			return false, nil // datagrams and packets
 		}
 		sc = nc
+	case *tls.Conn: // made by DialTLS or ListenTLS, if it is on a link
+		return c.tlsTake(nc), nil
 	default:
 		return false, nil
 	}

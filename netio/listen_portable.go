@@ -73,7 +73,7 @@ func (a *listener) acceptor() {
 func (a *listener) sysAttend() {
 	select {
 	case nc := <-a.sys.arrived:
-		a.servePortable(nc)
+		a.serveNet(nc)
 	default:
 	}
 	select {

@@ -111,7 +111,7 @@ func (k *tlsAcceptor) serve(nc net.Conn) {
 	l := k.a.l
 	defer l.workers.Done()
 	setOptions(nc, l.cfg.Socket)
-	tc := tls.Server(newBuffered(nc), k.Config)
+	tc := tls.Server(newUnderTLS(nc, false), k.Config)
 	err := k.shake(k.ctx, tc, nc.RemoteAddr().String())
 	ok := k.tell(func() {
 		<-k.slots
@@ -125,7 +125,7 @@ func (k *tlsAcceptor) serve(nc net.Conn) {
 			l.abandon(tc)
 		default:
 			l.stats.Handshakes++
-			k.a.servePortable(tc)
+			k.a.serveNet(tc)
 		}
 	})
 	if !ok && err == nil {
@@ -174,16 +174,28 @@ func closeLimited(nc net.Conn) {
 	_ = nc.Close()
 }
 
-// servePortable registers an accepted connection of package net and asks for its handler. Holder of the token.
-func (a *listener) servePortable(nc net.Conn) {
+// serveNet registers an accepted connection of package net and asks for its handler. Holder of the token.
+func (a *listener) serveNet(nc net.Conn) {
 	l := a.l
 	c := l.newConn(a.addr.Network(), nc.LocalAddr(), nc.RemoteAddr(), nil)
-	c.p = newPortable(c, nc)
-	setOptions(nc, l.cfg.Socket)
+	c.agreed = agreement(nc)
+	native, err := c.sysAdopt(nc)
+	if !native {
+		c.p = newPortable(c, nc)
+		setOptions(nc, l.cfg.Socket)
+	}
 	c.index = len(l.conns)
 	l.conns = append(l.conns, c)
+	if native {
+		err = c.sysAttach()
+	}
+	if err != nil {
+		c.Close(err) // has no handler yet, so somebody else must be told
+		l.report(err)
+		return
+	}
 	a.accepted(c)
-	if !c.closed {
+	if !c.closed && !native {
 		c.p.start() // not before the handler is known
 	}
 }

@@ -1,7 +1,6 @@
 package netio
 
 import (
-	"crypto/tls"
 	"net"
 	"os"
 	"sync"
@@ -17,9 +16,8 @@ import (
 //
 // So memory is bounded by one ring and one batch. It costs two goroutine switches each way, and a few allocations.
 type portable struct {
-	c      *Conn
-	nc     net.Conn
-	agreed *tls.ConnectionState // nil: no TLS, or its handshake was not through
+	c  *Conn
+	nc net.Conn
 
 	in ahead
 
@@ -46,7 +44,7 @@ type pconn = portable
 const portableChunk = 64 << 10
 
 func newPortable(c *Conn, nc net.Conn) *portable {
-	return &portable{c: c, nc: nc, agreed: agreement(nc), work: make(chan struct{}, 1), stop: make(chan struct{})}
+	return &portable{c: c, nc: nc, work: make(chan struct{}, 1), stop: make(chan struct{})}
 }
 
 // start starts the goroutines. They end after close.

@@ -172,7 +172,7 @@ func (t TLS) client(ctx context.Context, nc net.Conn, addr string) (net.Conn, er
 			cfg.ServerName = host
 		}
 	}
-	tc := tls.Client(newBuffered(nc), cfg)
+	tc := tls.Client(newUnderTLS(nc, cfg.Renegotiation != tls.RenegotiateNever), cfg)
 	if err := t.shake(ctx, tc, addr); err != nil {
 		return nil, err
 	}
@@ -182,13 +182,13 @@ func (t TLS) client(ctx context.Context, nc net.Conn, addr string) (net.Conn, er
 // TLS returns what was agreed with the peer; false: the connection is not secured, or was adopted before its handshake. Any
 // goroutine.
 func (c *Conn) TLS() (tls.ConnectionState, bool) {
-	if c.p == nil || c.p.agreed == nil {
+	if c.agreed == nil {
 		return tls.ConnectionState{}, false
 	}
-	return *c.p.agreed, true
+	return *c.agreed, true
 }
 
-// agreement is asked for before the connection's goroutines start, as it may have to wait for them later.
+// agreement is asked for before the connection is served, as it may have to wait for a reader later.
 func agreement(nc net.Conn) *tls.ConnectionState {
 	if tc, ok := nc.(*tls.Conn); ok {
 		if st := tc.ConnectionState(); st.HandshakeComplete {

@@ -34,6 +34,8 @@ type loopSys struct {
 	freeSlot []int32
 	region   []byte
 	vec      vectors
+	seals    sealPool
+	joined   []byte // what is shorter than a record of TLS, for the time of a call
 }
 
 // slot is what an event refers to.

@@ -98,6 +98,9 @@ func (c *Conn) sysInterest()                    {}
 func (c *Conn) sysClose()                       {}
 func (c *Conn) sysWrite()                       {}
 func (c *Conn) sysDrain()                       {}
+func (c *Conn) sysAgain()                       {}
+func (c *Conn) sysFarewell() bool               { return false }
+func (c *Conn) sealed() int                     { return 0 }
 func (c *Conn) sysShutdown() error              { return nil }
 func (c *Conn) sysLowat(int) bool               { return false }
 func (c *Conn) delivered() bool                 { return true }

@@ -1,0 +1,429 @@
+//go:build linux && !weirportable
+
+package netio
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The native driver of TLS: after its handshake a connection is a socket of the loop like any other, and the loop calls crypto/tls.
+// Nothing of it blocks. What crypto/tls reads from never waits, and says so by an error that does not stick; what it writes to takes
+// everything, and the loop writes that to the socket. So a turn decrypts about LoopConfig.ReadSize, and encrypts BatchBytes, in
+// portions that stay in the CPU's cache on their way between crypto/tls and the kernel.
+const (
+	// tlsRecord is the most plaintext in one record, RFC 8446, section 5.1.
+	tlsRecord = 16 << 10
+	// sealBatch is how much plaintext is encrypted for one write to the socket.
+	sealBatch = 4 * tlsRecord
+	// sealSpace is the length of a staging buffer: a batch with what records add to it, also while crypto/tls begins with small ones.
+	sealSpace = sealBatch + 4<<10
+	// sealsKept bounds what an idle loop keeps.
+	sealsKept = 8
+	// repliesMax is how much of what crypto/tls answers by itself (a peer may ask for key updates, and not read) can wait for the
+	// socket beside a batch, until the connection reads no more.
+	repliesMax = 16 << 10
+	// openBatch is how much plaintext is gathered for one OnRead, if the peer makes small records.
+	openBatch = 2 * tlsRecord
+	// recordsPerTurn bounds how many records are decrypted in a turn: some may carry a single byte.
+	recordsPerTurn = 256
+)
+
+// tlsLink is what is below a tls.Conn: package net's connection until the handshake is through, the loop's socket afterwards.
+type tlsLink struct {
+	net.Conn // not used any more once c is set, but for its addresses
+	tc       *tls.Conn
+	c        *Conn // set by take
+
+	out  []byte // sealed: staged for the socket; nil when there is nothing
+	sent int    // of it
+
+	turn  uint64 // of the loop, in which was read last
+	again bool   // read without being told by the kernel: crypto/tls may hold records that it has read already
+	dry   bool   // the socket had less than was asked for in this turn
+	told  bool   // the end was told (close_notify): nothing may follow
+	fin   bool   // and the socket shut down for writing
+	limit *Timer // of farewell
+}
+
+// newUnderTLS returns what a tls.Conn is made on. The loop does not serve those that may have to do another handshake.
+func newUnderTLS(nc net.Conn, renegotiates bool) net.Conn {
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		if !renegotiates {
+			return &tlsLink{Conn: nc}
+		}
+	}
+	return newBuffered(nc)
+}
+
+// errNothing says that the socket has nothing at the moment. crypto/tls keeps errors, unless they are temporary.
+var errNothing net.Error = nothing{}
+
+type nothing struct{}
+
+func (nothing) Error() string   { return "nothing to read" }
+func (nothing) Timeout() bool   { return true }
+func (nothing) Temporary() bool { return true }
+
+// Read is crypto/tls's way to the socket.
+func (k *tlsLink) Read(p []byte) (int, error) {
+	c := k.c
+	if c == nil {
+		return k.Conn.Read(p)
+	}
+	if k.dry {
+		return 0, errNothing
+	}
+	for {
+		n, errno := c.readInto(p)
+		switch {
+		case errno == unix.EINTR:
+			continue
+		case errno == unix.EAGAIN:
+			k.dry = true
+			return 0, errNothing
+		case errno != 0:
+			return 0, c.opError("read", errno)
+		case n == 0:
+			return 0, io.EOF
+		}
+		c.l.stats.Reads++
+		c.l.stats.ReadBytes += uint64(n)
+		k.dry = n < len(p)
+		return n, nil
+	}
+}
+
+// Write takes what crypto/tls has made.
+func (k *tlsLink) Write(p []byte) (int, error) {
+	if k.c == nil {
+		return k.Conn.Write(p)
+	}
+	if k.told || k.c.writeErr != nil {
+		return len(p), nil // an answer to what came, that nobody waits for
+	}
+	if k.out == nil {
+		k.out = k.c.l.sys.seals.get()
+	}
+	k.out = append(k.out, p...)
+	return len(p), nil
+}
+
+// CloseWrite ends the outgoing stream; the handshake's, as below.
+func (k *tlsLink) CloseWrite() error {
+	if cw, ok := k.Conn.(interface{ CloseWrite() error }); ok {
+		return cw.CloseWrite()
+	}
+	return nil
+}
+
+// Close is for connections that did not get to a loop.
+func (k *tlsLink) Close() error {
+	if k.c == nil {
+		return k.Conn.Close()
+	}
+	return nil
+}
+
+// SetWriteDeadline is called by crypto/tls before it says goodbye.
+func (k *tlsLink) SetWriteDeadline(t time.Time) error {
+	if k.c == nil {
+		return k.Conn.SetWriteDeadline(t)
+	}
+	return nil
+}
+
+// sealed is how much is staged.
+func (k *tlsLink) sealed() int { return len(k.out) - k.sent }
+
+// choked tells whether the peer makes crypto/tls answer, and does not fetch the answers.
+func (k *tlsLink) choked() bool { return k.sealed() > sealSpace+repliesMax }
+
+// sealPool is the loop's stock of staging buffers: one is enough as long as sockets take what they get.
+type sealPool struct{ free [][]byte }
+
+func (s *sealPool) get() []byte {
+	if last := len(s.free) - 1; last >= 0 {
+		p := s.free[last]
+		s.free[last] = nil
+		s.free = s.free[:last]
+		return p
+	}
+	return make([]byte, 0, sealSpace)
+}
+
+func (s *sealPool) put(p []byte) {
+	if cap(p) == sealSpace && len(s.free) < sealsKept {
+		s.free = append(s.free, p[:0])
+	}
+}
+
+// tlsTake makes nc, whose handshake is through, a connection of the loop. The socket follows when it is attached.
+func (c *Conn) tlsTake(nc *tls.Conn) bool {
+	k, ok := nc.NetConn().(*tlsLink)
+	if !ok {
+		return false
+	}
+	k.tc = nc
+	c.sys.tls = k
+	c.sys.fd = -1
+	return true
+}
+
+// tlsAttach takes the socket over.
+func (c *Conn) tlsAttach() error {
+	k := c.sys.tls
+	if _, err := c.sysAdopt(k.Conn); err != nil {
+		return err
+	}
+	k.c = c
+	k.again = true // the handshake may have read further
+	return nil
+}
+
+// tlsAgain reads what crypto/tls may hold, of which the kernel knows nothing.
+func (c *Conn) tlsAgain() {
+	k := c.sys.tls
+	switch {
+	case c.closed || c.paused || c.ended || k.choked():
+	case k.turn == c.l.turns.Load():
+		c.WantFlush() // it had its share of this turn
+	default:
+		c.tlsRead(false)
+	}
+}
+
+// tlsRead is sysReadOnce for TLS: it passes on what there is, for about ReadSize. It reports whether there may be more.
+func (c *Conn) tlsRead(hangup bool) (again bool) {
+	k, l := c.sys.tls, c.l
+	k.again, k.dry, k.turn = false, false, l.turns.Load()
+	region := l.sys.region
+	enough := min(openBatch, len(region))
+	have, total, before := 0, 0, l.stats.ReadBytes
+	var err error
+	for records := 0; ; records++ {
+		if total >= len(region) || records >= recordsPerTurn || k.choked() {
+			again = true
+			break
+		}
+		var n int
+		n, err = k.tc.Read(region[have:])
+		have += n
+		if have >= enough || err != nil && have > 0 {
+			n, have = have, 0
+			total += n
+			if !c.received(region[:n]) {
+				return false
+			}
+			if c.paused {
+				again = true // errors stick: it comes again
+				break
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	if have > 0 && !c.received(region[:have]) {
+		return false
+	}
+	if k.sealed() > 0 {
+		c.WantFlush() // an answer, or the reason why it ends
+	}
+	switch {
+	case err == nil, again:
+		k.again = true
+		c.interest()
+		return again
+	case err == error(errNothing):
+		if hangup && l.stats.ReadBytes == before {
+			c.hungUp()
+		}
+	case err == io.EOF:
+		c.endOfStream()
+	default:
+		if c.writeErr != nil {
+			err = c.writeErr
+		} else {
+			err = c.opError("read", err)
+		}
+		c.Close(err)
+	}
+	return false
+}
+
+// tlsWrite is sysWrite for TLS: it encrypts and writes by turns, for about BatchBytes.
+func (c *Conn) tlsWrite() {
+	k := c.sys.tls
+	for left := BatchBytes; left > 0; {
+		if k.sealed() == 0 {
+			n := c.seal()
+			if n == 0 {
+				break
+			}
+			left -= n
+		}
+		if !c.sendSealed() {
+			return
+		}
+	}
+	if c.wasShut && !k.fin && k.sealed() == 0 {
+		if err := c.tlsFin(); err != nil {
+			c.writeFailed(c.opError("shutdown", err))
+		} else if c.ended && !c.finishing {
+			c.Close(nil)
+		}
+	}
+}
+
+// seal encrypts a batch of what is queued and returns how much that was; 0: there is nothing, or it failed. What fills a record
+// goes to crypto/tls as it is. The rest is joined, headers with the payloads around them: a record for each costs more than the copy.
+func (c *Conn) seal() int {
+	k, l := c.sys.tls, c.l
+	if l.sys.joined == nil {
+		l.sys.joined = make([]byte, 0, tlsRecord)
+	}
+	joined := l.sys.joined
+	total := 0
+	var err error
+	for i := range uint32(c.out.len()) {
+		p := c.out.at(i).p
+		for len(p) > 0 && total < sealBatch {
+			n := min(len(p), tlsRecord-len(joined))
+			record := p[:n]
+			if n < tlsRecord {
+				joined = append(joined, record...)
+				record = joined
+			}
+			p = p[n:]
+			total += n
+			if len(record) == tlsRecord {
+				_, err = k.tc.Write(record)
+				joined = joined[:0]
+			}
+		}
+		if total >= sealBatch || err != nil {
+			break
+		}
+	}
+	if len(joined) > 0 && err == nil {
+		_, err = k.tc.Write(joined)
+	}
+	if err != nil {
+		c.writeFailed(c.opError("write", err))
+		return 0
+	}
+	c.acknowledge(total)
+	return total
+}
+
+// sendSealed writes what is staged. It returns false if nothing more is to be written now.
+func (c *Conn) sendSealed() bool {
+	k, l := c.sys.tls, c.l
+	want := k.sealed()
+	if want == 0 {
+		return true
+	}
+	v := &l.sys.vec
+	v.reset()
+	v.add(k.out[k.sent:])
+	n, errno := c.writeVectors(v)
+	v.release()
+	switch errno {
+	case 0:
+		l.stats.Writes++
+		l.stats.WriteBytes += uint64(n)
+		if n < want {
+			k.sent += n
+			c.blocked = true // the socket is full
+			return false
+		}
+		k.dropSealed()
+		return true
+	case unix.EAGAIN:
+		c.blocked = true
+	case unix.EINTR:
+	default:
+		k.dropSealed()
+		c.writeFailed(c.opError("write", errno))
+	}
+	return false
+}
+
+// dropSealed gives the staging buffer back.
+func (k *tlsLink) dropSealed() {
+	if k.out != nil {
+		k.c.l.sys.seals.put(k.out)
+		k.out, k.sent = nil, 0
+	}
+}
+
+// tellEnd stages the end of the outgoing stream (close_notify).
+func (k *tlsLink) tellEnd() {
+	if !k.told {
+		_ = k.tc.CloseWrite() // writes to k only
+		k.told = true
+	}
+}
+
+// tlsShutdown tells the end, in TLS and then, once that has gone out, to the kernel.
+func (c *Conn) tlsShutdown() error {
+	c.sys.tls.tellEnd()
+	if !c.sendSealed() {
+		return nil // see tlsWrite
+	}
+	return c.tlsFin()
+}
+
+func (c *Conn) tlsFin() error {
+	c.sys.tls.fin = true
+	return unix.Shutdown(c.sys.fd, unix.SHUT_WR)
+}
+
+// sysFarewell begins to close a connection over TLS: the peer is told, since for it a connection that just ends may have been cut by
+// somebody else. It returns true if the socket is full: the connection is closed later then, at the latest after goodbyeLimit.
+func (c *Conn) sysFarewell() bool {
+	k := c.sys.tls
+	switch {
+	case k == nil:
+		return false
+	case k.c == nil: // was never attached
+		c.l.abandon(k.tc)
+		return false
+	case c.writeErr != nil || k.fin:
+		k.dropSealed()
+		return false
+	}
+	k.tellEnd()
+	if c.sendSealed() || k.sealed() == 0 {
+		return false
+	}
+	if c.sys.slot == 0 || c.l.setMask(c.sys.fd, c.sys.slot, c.sys.mask, unix.EPOLLOUT) != nil {
+		k.dropSealed()
+		return false
+	}
+	c.sys.mask = unix.EPOLLOUT
+	k.limit = c.l.After(goodbyeLimit, c.farewellOver)
+	return true
+}
+
+// farewell goes on with it when the socket takes more.
+func (c *Conn) farewell() {
+	k := c.sys.tls
+	if !c.sendSealed() && k.sealed() > 0 {
+		return
+	}
+	k.limit.Stop()
+	c.farewellOver()
+}
+
+func (c *Conn) farewellOver() {
+	c.sys.tls.dropSealed()
+	c.sysClose()
+	c.gone()
+}
