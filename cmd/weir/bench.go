@@ -29,7 +29,7 @@ func newBench() []*cobra.Command {
 	}
 	f := run.Flags()
 	f.Float64Var(&seconds, "seconds", 3, "measured time, after a warm-up")
-	f.Float64Var(&warmUp, "warm-up", 0, "seconds between the first work and what is measured; by default 0.3, with a JVM 5")
+	f.Float64Var(&warmUp, "warm-up", 0, "seconds between the first work and what is measured; by default 0.3, with a JVM 5 and until its compiler is done")
 	f.BoolVar(&opt.JSON, "json", false, "end with one line of JSON")
 	f.IntVar(&opt.Rounds, "rounds", 3, "where rows are measured beside the scenario: how often, in turn")
 	f.StringVar(&opt.Profile, "profile", "", "write CPU profiles of both processes into this folder")

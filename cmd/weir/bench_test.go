@@ -2,10 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -126,44 +122,5 @@ func TestBenchLocal(t *testing.T) {
 	r := measure(t, "local")
 	if len(r.Beside) != 1 || r.Beside[0].Rate <= 0 || r.Beside[0].RateRatio <= 0 || r.Checksum == "0000000000000000" {
 		t.Errorf("%+v", r)
-	}
-}
-
-// Without the Flink end, or the means to build it, a scenario that takes it says so.
-func TestBenchWithoutFlink(t *testing.T) {
-	for _, s := range []string{"flink-send", "flink-recv", "flink", "flink-echo"} {
-		if _, err := execute("bench", s, "--flink-dir", t.TempDir()); !errors.Is(err, bench.ErrNoFlink) || !strings.Contains(err.Error(), s) {
-			t.Errorf("%s: %v", s, err)
-		}
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "build"), []byte("#!/bin/sh\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", "")
-	if _, err := execute("bench", "flink", "--flink-dir", dir); !errors.Is(err, bench.ErrNoFlink) || !strings.Contains(err.Error(), "Java 17 and Maven") {
-		t.Errorf("without Java: %v", err)
-	}
-}
-
-// The scenarios with a Flink process, where one can be built.
-func TestBenchFlink(t *testing.T) {
-	for _, tool := range []string{"java", "mvn"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("takes Java 17 and Maven: ", err)
-		}
-	}
-	if testing.Short() {
-		t.Skip("short: four pairs of processes with JVMs")
-	}
-	dir := "../../interop/flink"
-	if _, err := os.Stat(filepath.Join(dir, "target", bench.DefaultFlink, "classpath.txt")); err != nil {
-		t.Skip("the Flink end was not built, and Maven would have to load it; make interop does: ", err)
-	}
-	for _, s := range []string{"flink-send", "flink-recv", "flink", "flink-echo"} {
-		r := measure(t, s, "--flink-dir", dir)
-		if one := strings.HasPrefix(s, "flink-") && s != "flink-echo"; one != (r.OfFlink > 0) || s == "flink-echo" && r.P50 <= 0 {
-			t.Errorf("%s: %+v", s, r)
-		}
 	}
 }

@@ -10,6 +10,9 @@ import (
 func TestMain(m *testing.M) {
 	if side, ok := strings.CutPrefix(os.Args[len(os.Args)-1], "side="); ok {
 		Announce(os.Stdout, "somewhere")
+		if side == "warm" {
+			Warm(os.Stdout)
+		}
 		told, err := Told()
 		r := Result{Role: side, Items: int64(len(told))}
 		if err != nil || r.Print(os.Stdout) != nil {

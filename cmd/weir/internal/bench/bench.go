@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -22,7 +23,7 @@ func Run(ctx context.Context, out io.Writer, name string, opt Options) error {
 	if opt.WarmUp == 0 {
 		opt.WarmUp = measure.WarmUp
 		if s.flink != nil {
-			opt.WarmUp = flinkWarmUp * time.Second
+			opt.WarmUp, opt.MostWarmUp = flinkWarmUp, flinkMostWarmUp
 		}
 	}
 	if s.flink != nil {
@@ -151,8 +152,14 @@ type order struct {
 
 // runOne measures the processes of a scenario once.
 func runOne(ctx context.Context, s *scenario, opt Options) (res Result, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*opt.Window+opt.WarmUp+60*time.Second)
+	limit := 2*opt.Window + max(opt.WarmUp, opt.MostWarmUp) + 60*time.Second
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	defer func() {
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("%s: not done within %v: %w", s.name, limit, err)
+		}
+	}()
 	if s.alone != nil {
 		p, err := start(ctx, s, order{s.name, "alone", "", opt})
 		if err != nil {
@@ -190,15 +197,41 @@ func runOne(ctx context.Context, s *scenario, opt Options) (res Result, err erro
 			return res, err
 		}
 	}
-	r, err := recv.Result()
-	if err != nil {
-		return res, err
+	if s.flink != nil {
+		if err := together(recv, send); err != nil {
+			return res, err
+		}
 	}
-	t, err := send.Result()
+	var r, t measure.Result
+	err = both(func(p *measure.Process) (err error) {
+		if p == recv {
+			r, err = p.Result()
+		} else {
+			t, err = p.Result()
+		}
+		return err
+	}, recv, send)
 	if err != nil {
 		return res, err
 	}
 	return combine(s, &opt, &r, &t)
+}
+
+// both calls f for each of two processes, and returns the error that came first: what the other one says then is its consequence. A
+// process that waits for one that has failed is not waited for.
+func both(f func(*measure.Process) error, recv, send *measure.Process) error {
+	failed := make(chan error, 2)
+	for _, p := range []*measure.Process{recv, send} {
+		go func() { failed <- f(p) }()
+	}
+	err := <-failed
+	if err != nil {
+		recv.Stop()
+		send.Stop()
+		<-failed
+		return err
+	}
+	return <-failed
 }
 
 // start starts a process and tells it what to do.

@@ -13,7 +13,9 @@ import (
 type Options struct {
 	Window time.Duration // measured time of each process
 	WarmUp time.Duration // between the first work and the window
-	JSON   bool          // end with one line of JSON
+	// MostWarmUp is how long a JVM may go on warming up until its compiler has little to do; 0: it does not.
+	MostWarmUp time.Duration
+	JSON       bool // end with one line of JSON
 	// Rounds is how often the rows of a scenario that has several are measured, interleaved.
 	Rounds int
 	// Profile is the folder for a CPU profile of each process, of its window; empty: none.

@@ -50,6 +50,8 @@ type Result struct {
 	WakeLoop     float64 `json:"wake_loop_us,omitempty"`
 	// OfFlink is what a record costs weir's end over what it costs Flink's. Of scenarios flink-send and flink-recv.
 	OfFlink float64 `json:"cpu_of_flink,omitempty"`
+	// Flink is what else there is of Flink's ends.
+	Flink *Flink `json:"flink,omitempty"`
 	// Barriers is what barriers do to the data behind which they go. Of scenario align.
 	Barriers *Barriers `json:"barriers,omitempty"`
 }
@@ -215,9 +217,7 @@ func (r *Result) print(out io.Writer) error {
 		p.f("  while one channel of %d is not read, the others keep %.3f of their rate; the slowest has %.3f of their mean\n",
 			fanChannels, r.Kept, r.SlowestOfMean)
 	}
-	if r.OfFlink > 0 {
-		p.f("  weir's end takes %.2f of the CPU of Flink's\n", r.OfFlink)
-	}
+	p.flink(r)
 	for _, b := range r.Beside {
 		p.f("  beside %-12s %s, %s, %.5f allocations each: %.2f of its rate, %.2f of its CPU (medians of ratios)\n",
 			b.Row, r.rate(b.Rate), r.cost(b.CPUPerGB, b.CPUPerM), b.Allocs, b.RateRatio, b.CPURatio)

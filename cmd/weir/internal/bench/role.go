@@ -27,6 +27,7 @@ type role struct {
 	node      *weir.Node         // nil: this row is not weir
 	sum       atomic.Uint64      // of all words or fields received
 	payload   atomic.Uint64      // bytes of the buffers that were read
+	together  chan struct{}      // closed when both sides are to measure; nil: each does when it is warm
 
 	// opening is called before the window opens, and what it returned when the window is over; its figures are among the
 	// result's. nil: there are none.
@@ -73,8 +74,14 @@ func (t *order) do(ctx context.Context, out io.Writer) (err error) {
 	}
 	work := map[string]func(context.Context, *role) error{"send": s.send, "receive": s.receive, "alone": s.alone}[t.Side]
 	failed, orphaned := make(chan error, 2), make(chan struct{})
+	if s.flink != nil {
+		r.together = make(chan struct{})
+	}
 	go func() {
-		_, _ = measure.Told() // nothing, until the parent is gone
+		if _, err := measure.Told(); err == nil && r.together != nil {
+			close(r.together)
+			_, _ = measure.Told() // nothing, until the parent is gone
+		}
 		close(orphaned)
 	}()
 	go func() { failed <- work(ctx, r) }()
@@ -122,6 +129,10 @@ func (t *order) open(s *scenario) (*weir.Node, error) {
 func (r *role) window(side string) (measure.Result, error) {
 	<-r.meter.Begun()
 	time.Sleep(r.opt.WarmUp)
+	if r.together != nil {
+		measure.Warm(r.out)
+		<-r.together
+	}
 	closing := func() map[string]float64 { return nil }
 	if r.opening != nil {
 		var err error

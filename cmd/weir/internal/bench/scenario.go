@@ -62,9 +62,9 @@ var scenarios = []scenario{
 	{name: "flink-recv", does: "records from a Flink process", unit: "records", takes: "channels record window park task-goroutine",
 		receive: receiveRecords, flink: map[string]string{"send": "send"}, more: moreFlink},
 	{name: "flink", does: "records between two Flink processes, for comparison", unit: "records", takes: "channels record",
-		flink: map[string]string{"send": "send", "receive": "receive"}, bare: true},
+		flink: map[string]string{"send": "send", "receive": "receive"}, bare: true, more: moreFlink},
 	{name: "flink-echo", does: "records of 64 bytes to and fro between two Flink processes, for comparison", unit: "trips",
-		flink: map[string]string{"send": "ping", "receive": "pong"}, echo: true, bare: true, more: moreLatency},
+		flink: map[string]string{"send": "ping", "receive": "pong"}, echo: true, bare: true, more: moreFlinkEcho},
 }
 
 // rows are what is only measured beside a scenario.

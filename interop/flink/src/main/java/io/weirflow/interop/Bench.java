@@ -32,6 +32,7 @@ import java.lang.management.ManagementFactory;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.Locale;
@@ -42,28 +43,34 @@ import java.util.concurrent.atomic.AtomicLong;
  * Flink as one side of weir bench: one thread that writes records with a RecordWriter, or reads them from a gate.
  *
  * <pre>
- *   send CHANNELS SIZE WARMUP SECONDS            records for as long as it runs
- *   receive CHANNELS SIZE WARMUP SECONDS ADDRESS
- *   ping CHANNELS SIZE WARMUP SECONDS            round trips, each record flushed; the other side's address is a line of standard input
- *   pong CHANNELS SIZE WARMUP SECONDS ADDRESS
+ *   send CHANNELS SIZE WARMUP MOST SECONDS            records for as long as it runs
+ *   receive CHANNELS SIZE WARMUP MOST SECONDS ADDRESS
+ *   ping CHANNELS SIZE WARMUP MOST SECONDS            round trips, each record flushed; the other side's address is a line of standard input
+ *   pong CHANNELS SIZE WARMUP MOST SECONDS ADDRESS
  * </pre>
  *
- * It answers {@code ADDR HOST:PORT/PARTITION} where it has a partition, {@code RESULT JSON} after its window, as package measure
- * does, and ends with its standard input.
+ * It answers {@code ADDR HOST:PORT/PARTITION} where it has a partition, and {@code WARM} after WARMUP seconds of work, or when the
+ * compiler has little left to do after that, at the latest after MOST seconds. The next line of standard input opens the window of SECONDS. Then it answers
+ * {@code RESULT JSON}, as package measure does, and ends with its standard input, or when its work fails.
  */
 public final class Bench {
     private static final PrintStream OUT = System.out;
     private static final int FIELD = 7; // the first word of each record
     private static final int COUNT_EVERY = 256;
     private static final int MOST_TRIPS = 1 << 22;
+    // Warm: in so many milliseconds the compiler has worked for fewer than these.
+    private static final int QUIET_MS = 2000;
+    private static final int COMPILED_MS = 100;
 
     private final String side;
     private final int channels;
     private final int size;
     private final double warmUp;
+    private final double mostWarmUp;
     private final double seconds;
     private final AtomicLong items = new AtomicLong();
     private final CountDownLatch begun = new CountDownLatch(1);
+    private final CountDownLatch told = new CountDownLatch(1);
     private final long[] trips = new long[MOST_TRIPS];
     private final AtomicLong trip = new AtomicLong();
 
@@ -81,7 +88,8 @@ public final class Bench {
         channels = Integer.parseInt(args[1]);
         size = Integer.parseInt(args[2]);
         warmUp = Double.parseDouble(args[3]);
-        seconds = Double.parseDouble(args[4]);
+        mostWarmUp = Double.parseDouble(args[4]);
+        seconds = Double.parseDouble(args[5]);
     }
 
     public static void main(String[] args) throws Exception {
@@ -92,12 +100,14 @@ public final class Bench {
         if (!bench.side.equals("receive")) {
             bench.serve(flushed);
         }
-        String address = bench.side.equals("ping") ? lines.readLine() : args.length > 5 ? args[5] : null;
+        String address = bench.side.equals("ping") ? lines.readLine() : args.length > 6 ? args[6] : null;
         Thread end =
                 new Thread(
                         () -> {
                             try {
-                                while (lines.readLine() != null) {}
+                                while (lines.readLine() != null) {
+                                    bench.told.countDown();
+                                }
                             } catch (Exception e) {
                                 e.printStackTrace();
                             }
@@ -105,17 +115,18 @@ public final class Bench {
                         });
         end.setDaemon(true);
         end.start();
-        if (address != null) {
-            bench.connect(address);
-        }
         Thread window = new Thread(bench::window);
         window.setDaemon(true);
         window.start();
         try {
+            if (address != null) {
+                bench.connect(address);
+            }
             bench.work();
-        } catch (Exception e) {
+        } catch (Throwable t) {
             if (!bench.measured) {
-                throw e;
+                t.printStackTrace();
+                Runtime.getRuntime().halt(1); // at once: threads of Flink's would keep the process alive
             }
             end.join(); // the other side has ended
         }
@@ -252,31 +263,61 @@ public final class Bench {
         }
     }
 
+    /** What the process has done and used so far. */
+    private final class Snapshot {
+        final long at = System.nanoTime();
+        final long done = items.get();
+        final long cpu = ((OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime();
+        final long compiled = compiled();
+
+        double seconds(Snapshot since) {
+            return (at - since.at) / 1e9;
+        }
+
+        double rate(Snapshot since) {
+            return (done - since.done) / seconds(since);
+        }
+
+        double cpu(Snapshot since) {
+            return (cpu - since.cpu) / 1e9;
+        }
+
+        double perItem(Snapshot since) {
+            return cpu(since) / Math.max(1, done - since.done);
+        }
+    }
+
     private void window() {
         try {
-            OperatingSystemMXBean system = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
             begun.await();
-            Thread.sleep((long) (1000 * warmUp));
-            long at = System.nanoTime();
-            long before = items.get();
-            long cpu = system.getProcessCpuTime();
+            double warmedUp = warmUp();
+            OUT.println("WARM");
+            OUT.flush();
+            told.await();
             long[] collections = collections();
             int first = (int) trip.get();
-            Thread.sleep((long) (1000 * seconds));
-            long n = items.get() - before;
-            double elapsed = (System.nanoTime() - at) / 1e9;
-            double used = (system.getProcessCpuTime() - cpu) / 1e9;
+            Snapshot begin = new Snapshot();
+            Thread.sleep((long) (500 * seconds));
+            Snapshot middle = new Snapshot();
+            Thread.sleep((long) (500 * seconds));
+            Snapshot end = new Snapshot();
+            long n = end.done - begin.done;
             long[] after = collections();
             OUT.printf(
                     Locale.ROOT,
-                    "RESULT {\"role\":\"Flink %s\",\"seconds\":%.6f,\"bytes\":%d,\"items\":%d,\"cpu_s\":%.6f,\"gcs\":%d,\"gc_pause_us\":%d,\"extra\":{%s}}%n",
+                    "RESULT {\"role\":\"Flink %s\",\"seconds\":%.6f,\"bytes\":%d,\"items\":%d,\"cpu_s\":%.6f,\"gcs\":%d,\"gc_pause_us\":%d,\"extra\":{"
+                            + "\"warm_up_s\":%.3f,\"compiled_s\":%.3f,\"rate_halves\":%.4f,\"cpu_halves\":%.4f%s}}%n",
                     side,
-                    elapsed,
+                    end.seconds(begin),
                     n * size,
                     n,
-                    used,
+                    end.cpu(begin),
                     after[0] - collections[0],
                     1000 * (after[1] - collections[1]),
+                    warmedUp,
+                    (end.compiled - begin.compiled) / 1e3,
+                    end.rate(middle) / Math.max(1, middle.rate(begin)),
+                    end.perItem(middle) / Math.max(1e-12, middle.perItem(begin)),
                     quantiles(first, (int) trip.get()));
             OUT.flush();
             measured = true;
@@ -284,6 +325,29 @@ public final class Bench {
             e.printStackTrace();
             Runtime.getRuntime().halt(1);
         }
+    }
+
+    /** Waits until the process is warm, and returns how long that was in seconds. */
+    private double warmUp() throws InterruptedException {
+        long from = System.nanoTime();
+        double passed = 0;
+        ArrayDeque<Long> past = new ArrayDeque<>();
+        for (int step = QUIET_MS / 20; passed < warmUp || passed < mostWarmUp; passed = (System.nanoTime() - from) / 1e9) {
+            past.add(compiled());
+            if (passed >= warmUp && past.size() > QUIET_MS / step && past.getLast() - past.getFirst() < COMPILED_MS) {
+                break;
+            }
+            if (past.size() > QUIET_MS / step) {
+                past.remove();
+            }
+            Thread.sleep(step);
+        }
+        return passed;
+    }
+
+    /** The milliseconds that the compiler has worked so far. */
+    private static long compiled() {
+        return ManagementFactory.getCompilationMXBean().getTotalCompilationTime();
     }
 
     private String quantiles(int first, int end) {
@@ -294,7 +358,7 @@ public final class Bench {
         Arrays.sort(sorted);
         return String.format(
                 Locale.ROOT,
-                "\"samples\":%d,\"p50_us\":%.3f,\"p99_us\":%.3f,\"p999_us\":%.3f",
+                ",\"samples\":%d,\"p50_us\":%.3f,\"p99_us\":%.3f,\"p999_us\":%.3f",
                 sorted.length,
                 sorted[sorted.length / 2] / 1e3,
                 sorted[(int) (sorted.length * 0.99)] / 1e3,
