@@ -21,11 +21,17 @@ import (
 	"github.com/weirflow/weir/internal/measure"
 )
 
+// What is not said. A run with a JVM warms it up for some ten seconds first, so these are fewer and longer.
+const (
+	defaultRounds, javaRounds = 9, 5
+	defaultWindow, javaWindow = 600 * time.Millisecond, 3 * time.Second
+)
+
 // settings of a run.
 type settings struct {
-	bin    string // the weir command
-	rounds int
-	window time.Duration
+	bin    string         // the weir command
+	rounds int            // 0: the scenario's
+	window time.Duration  // 0: the scenario's
 	rows   *regexp.Regexp // which rows, nil: all
 	plots  string         // folder for plots, "": none
 	native string         // the C program, "": there is none
@@ -34,8 +40,8 @@ type settings struct {
 
 func main() {
 	var s settings
-	flag.IntVar(&s.rounds, "rounds", 9, "interleaved rounds")
-	seconds := flag.Float64("seconds", 0.6, "measured window of each run")
+	flag.IntVar(&s.rounds, "rounds", 0, fmt.Sprintf("interleaved rounds; by default %d, of scenarios with a JVM %d", defaultRounds, javaRounds))
+	seconds := flag.Float64("seconds", 0, fmt.Sprintf("measured window of each run; by default %v, of scenarios with a JVM %v", defaultWindow.Seconds(), javaWindow.Seconds()))
 	flag.StringVar(&s.bin, "weir", "../../bin/weir", "the weir command")
 	flag.StringVar(&s.plots, "plots", "", "write a plot of each scenario into this folder")
 	flag.StringVar(&s.flink, "flink", "../../interop/flink", "where the Flink end is")
@@ -68,7 +74,7 @@ func run(s *settings, rows string, list bool, role, addr string) (err error) {
 		}
 		return nil
 	}
-	if s.rounds < 1 || s.window <= 0 {
+	if s.rounds < 0 || s.window < 0 {
 		return errors.New("nothing to measure")
 	}
 	if rows != "" {
@@ -93,7 +99,7 @@ func run(s *settings, rows string, list bool, role, addr string) (err error) {
 			continue
 		}
 		done++
-		if err := sc.compare(s); err != nil {
+		if err := sc.compare(sc.settings(s)); err != nil {
 			return err
 		}
 	}
@@ -101,6 +107,24 @@ func run(s *settings, rows string, list bool, role, addr string) (err error) {
 		return fmt.Errorf("no scenario named %s", strings.Join(flag.Args(), ", "))
 	}
 	return nil
+}
+
+// settings are those of a run with what was not said filled in.
+func (sc *scenario) settings(s *settings) *settings {
+	own, java := *s, slices.ContainsFunc(sc.rows, func(r row) bool { return r.java })
+	if own.rounds == 0 {
+		own.rounds = defaultRounds
+		if java {
+			own.rounds = javaRounds
+		}
+	}
+	if own.window == 0 {
+		own.window = defaultWindow
+		if java {
+			own.window = javaWindow
+		}
+	}
+	return &own
 }
 
 // figure is one run of one row. Where two processes are measured, CPU and allocations are those of both.
@@ -111,6 +135,17 @@ type figure struct {
 	p50, p99, p999 float64 // of round trips, us
 	kept, slowest  float64 // of channels that are read while one is not
 	wakes          float64 // of a round trip, us
+	// With Flink at one end: CPU time per buffer there and at weir's end, us.
+	flinkBuffer, weirBuffer float64
+	jvms                    []jvm
+}
+
+// jvm is how steady a Flink process was: its warm-up, the compiler's time of the window, and the second half of the window over the first.
+type jvm struct {
+	WarmUp   float64 `json:"warm_up_s"`
+	Compiled float64 `json:"compiled_of_window"`
+	Rate     float64 `json:"rate_halves"`
+	CPU      float64 `json:"cpu_halves"`
 }
 
 // figureOf makes a figure of what the two sides measured.
@@ -142,7 +177,12 @@ type weirLine struct {
 	SlowestOfMean float64 `json:"slowest_of_mean"`
 	WakeConsumer  float64 `json:"wake_consumer_us"`
 	WakeLoop      float64 `json:"wake_loop_us"`
-	Beside        []struct {
+	Flink         struct {
+		WeirBuffer  float64 `json:"weir_cpu_us_per_buffer"`
+		FlinkBuffer float64 `json:"flink_cpu_us_per_buffer"`
+		JVMs        []jvm   `json:"jvms"`
+	} `json:"flink"`
+	Beside []struct {
 		Row      string  `json:"row"`
 		Rate     float64 `json:"rate"`
 		CPUPerGB float64 `json:"cpu_s_per_gb"`
@@ -162,6 +202,7 @@ func (l *weirLine) figures(name, unit string) map[string]figure {
 	all := map[string]figure{name: {
 		rate: l.Rate, cpu: cpu(l.CPUPerGB, l.CPUPerM), allocs: l.Allocs, p50: l.P50, p99: l.P99, p999: l.P999,
 		kept: l.Kept, slowest: l.SlowestOfMean, wakes: 2 * (l.WakeConsumer + l.WakeLoop),
+		weirBuffer: l.Flink.WeirBuffer, flinkBuffer: l.Flink.FlinkBuffer, jvms: l.Flink.JVMs,
 	}}
 	for _, b := range l.Beside {
 		all[b.Row] = figure{rate: b.Rate, cpu: cpu(b.CPUPerGB, b.CPUPerM), allocs: b.Allocs}

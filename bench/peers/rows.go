@@ -164,6 +164,8 @@ var scenarios = []scenario{
 			{name: "flink", what: "Flink at both ends", weir: []string{"flink"}, java: true},
 			{name: "flink-weir", what: "Flink sends to weir", weir: []string{"flink-recv"}, java: true},
 			{name: "weir-flink", what: "weir sends to Flink", weir: []string{"flink-send"}, java: true},
+			{name: "flink-weir-park", what: "Flink sends to weir, without polling", weir: []string{"flink-recv", "--park"}, java: true},
+			{name: "weir-park-flink", what: "weir sends to Flink, without polling", weir: []string{"flink-send", "--park"}, java: true},
 			{name: "weir", what: "weir at both ends", weir: []string{"records"}},
 		},
 		against: []versus{{"weir", "flink"}, {"flink-weir", "flink"}, {"weir-flink", "flink"}},

@@ -12,8 +12,11 @@ import (
 	"github.com/weirflow/weir/internal/measure"
 )
 
-// limit is how long a row may take besides its window.
-const limit = 60 * time.Second
+// limit is how long a row may take besides its window, javaLimit what one with a JVM may take more, for its warm-up.
+const (
+	limit     = 60 * time.Second
+	javaLimit = 40 * time.Second
+)
 
 // chosen are the rows that are run.
 func (sc *scenario) chosen(s *settings) (rows []row) {
@@ -53,7 +56,11 @@ func (sc *scenario) measureAll(s *settings) (map[string][]figure, error) {
 
 // measure runs a row once.
 func (w *row) measure(s *settings, sc *scenario) (map[string]figure, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.window+limit)
+	most := s.window + limit
+	if w.java {
+		most += javaLimit
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	if w.weir != nil {
 		return w.runWeir(ctx, s, sc)

@@ -18,6 +18,7 @@ func (sc *scenario) compare(s *settings) error {
 	fmt.Printf("### %s: %s\n\n%d interleaved rounds of %v. Medians, in brackets quartiles.\n\n", sc.name, sc.title, s.rounds, s.window)
 	sc.printRows(figures)
 	sc.printRatios(figures)
+	sc.printEnds(figures)
 	if s.plots == "" {
 		return nil
 	}
@@ -96,6 +97,59 @@ func (sc *scenario) printRows(figures map[string][]figure) {
 		fmt.Printf("| %s | %s | %s | %s |\n", strings.Join(cells, " | "), brackets(cpu, low, m, high), allocs, r.what)
 	}
 	fmt.Println()
+}
+
+// printEnds prints what is to be known of Flink's ends: what a buffer costs there and at weir's end, and whether the JVMs were warm.
+func (sc *scenario) printEnds(figures map[string][]figure) {
+	title := "| row | weir's end: CPU-us per buffer | Flink's end | ratio |\n|---|---|---|---|\n"
+	for _, r := range sc.rows {
+		all := figures[r.name]
+		if len(all) == 0 || all[0].weirBuffer == 0 || all[0].flinkBuffer == 0 {
+			continue
+		}
+		cells := []string{r.name}
+		for _, c := range []struct {
+			format string
+			f      func(*figure) float64
+		}{
+			{"%.2f", func(f *figure) float64 { return f.weirBuffer }},
+			{"%.2f", func(f *figure) float64 { return f.flinkBuffer }},
+			{"%.3f", func(f *figure) float64 { return f.weirBuffer / f.flinkBuffer }},
+		} {
+			low, mid, high := spread(all, c.f)
+			cells = append(cells, brackets(c.format, low, mid, high))
+		}
+		fmt.Printf("%s| %s |\n", title, strings.Join(cells, " | "))
+		title = ""
+	}
+	if title == "" {
+		fmt.Println()
+	}
+	title = "| JVMs of row | warm after, s | compiler, of the window | second half over first: rate | CPU per unit |\n|---|---|---|---|---|\n"
+	for _, r := range sc.rows {
+		var jvms []jvm
+		for _, f := range figures[r.name] {
+			jvms = append(jvms, f.jvms...)
+		}
+		if len(jvms) == 0 {
+			continue
+		}
+		of := func(format string, f func(*jvm) float64) string {
+			var values []float64
+			for i := range jvms {
+				values = append(values, f(&jvms[i]))
+			}
+			low, mid, high := measure.Spread(values)
+			return brackets(format, low, mid, high)
+		}
+		fmt.Printf("%s| %s | %s | %s | %s | %s |\n", title, r.name, of("%.1f", func(j *jvm) float64 { return j.WarmUp }),
+			of("%.3f", func(j *jvm) float64 { return j.Compiled }), of("%.3f", func(j *jvm) float64 { return j.Rate }),
+			of("%.3f", func(j *jvm) float64 { return j.CPU }))
+		title = ""
+	}
+	if title == "" {
+		fmt.Println()
+	}
 }
 
 // printRatios prints what is to be compared: medians of the ratios within each round.
