@@ -161,6 +161,7 @@ type Loop struct {
 	sleepUntil time.Duration // when the sleeping consumer wakes by itself
 	watchUntil time.Duration // when the sleeping standby wakes by itself
 	drives     uint64        // how often a consumer took the turns
+	kicks      uint64        // turns of Kick
 	noWay      int           // turns after which giveWay is tried again
 	chunks     chunkPool
 	stats      Stats

@@ -39,8 +39,17 @@ type tlsLink struct {
 	tc       *tls.Conn
 	c        *Conn // set by take
 
-	out  []byte // sealed: staged for the socket; nil when there is nothing
-	sent int    // of it
+	out    []byte // sealed: staged for the socket; nil when there is nothing
+	sent   int    // of it
+	in     []byte // what a look at the socket has brought; nil when crypto/tls has all of it
+	taken  int    // of it
+	failed error  // of the socket
+
+	// Where the input is cut into records, whose headers are in clear: who asks crypto/tls for more than it has makes it allocate.
+	head [5]byte // of the record that is on its way
+	have int     // of the header
+	body int     // what is missing of the rest
+	full int     // records that crypto/tls was given whole and has not passed on, or more
 
 	turn  uint64 // of the loop, in which was read last
 	again bool   // read without being told by the kernel: crypto/tls may hold records that it has read already
@@ -62,7 +71,7 @@ func newUnderTLS(nc net.Conn, renegotiates bool) net.Conn {
 }
 
 // errNothing says that the socket has nothing at the moment. crypto/tls keeps errors, unless they are temporary.
-var errNothing net.Error = nothing{}
+var errNothing error = nothing{}
 
 type nothing struct{}
 
@@ -74,12 +83,49 @@ func (nothing) Temporary() bool { return true }
 func (k *tlsLink) Read(p []byte) (int, error) {
 	c := k.c
 	if c == nil {
-		return k.Conn.Read(p)
+		n, err := k.Conn.Read(p)
+		k.cut(p[:n])
+		return n, err
 	}
-	if k.dry {
+	var n int
+	var err error
+	switch {
+	case k.in != nil:
+		n = copy(p, k.in[k.taken:])
+		if k.taken += n; k.taken == len(k.in) {
+			c.l.sys.seals.put(k.in)
+			k.in, k.taken = nil, 0
+		}
+	case k.dry:
 		return 0, errNothing
+	default:
+		n, err = k.receive(p)
 	}
-	for {
+	k.cut(p[:n])
+	return n, err
+}
+
+// look asks the socket whether there is anything to read, unless that is known. crypto/tls makes an object for each attempt, so it is
+// asked after.
+func (k *tlsLink) look() bool {
+	if k.in != nil || k.full > 0 {
+		return true
+	}
+	staging := &k.c.l.sys.seals
+	p := staging.get()
+	n, err := k.receive(p[:cap(p)])
+	if n == 0 {
+		staging.put(p)
+		return err != errNothing
+	}
+	k.in = p[:n]
+	return true
+}
+
+// receive reads from the socket.
+func (k *tlsLink) receive(p []byte) (int, error) {
+	c := k.c
+	for k.failed == nil {
 		n, errno := c.readInto(p)
 		switch {
 		case errno == unix.EINTR:
@@ -88,14 +134,38 @@ func (k *tlsLink) Read(p []byte) (int, error) {
 			k.dry = true
 			return 0, errNothing
 		case errno != 0:
-			return 0, c.opError("read", errno)
+			k.failed = c.opError("read", errno)
 		case n == 0:
-			return 0, io.EOF
+			k.failed = io.EOF
+		default:
+			c.l.stats.Reads++
+			c.l.stats.ReadBytes += uint64(n)
+			k.dry = n < len(p)
+			return n, nil
 		}
-		c.l.stats.Reads++
-		c.l.stats.ReadBytes += uint64(n)
-		k.dry = n < len(p)
-		return n, nil
+	}
+	return 0, k.failed
+}
+
+// cut counts the records that p completes.
+func (k *tlsLink) cut(p []byte) {
+	for len(p) > 0 {
+		if k.have < len(k.head) {
+			n := copy(k.head[k.have:], p)
+			k.have += n
+			p = p[n:]
+			if k.have < len(k.head) {
+				return
+			}
+			k.body = int(k.head[3])<<8 | int(k.head[4])
+		}
+		n := min(k.body, len(p))
+		k.body -= n
+		p = p[n:]
+		if k.body == 0 {
+			k.have = 0
+			k.full++
+		}
 	}
 }
 
@@ -202,6 +272,12 @@ func (c *Conn) tlsAgain() {
 func (c *Conn) tlsRead(hangup bool) (again bool) {
 	k, l := c.sys.tls, c.l
 	k.again, k.dry, k.turn = false, false, l.turns.Load()
+	if !k.look() {
+		if hangup {
+			c.hungUp()
+		}
+		return false
+	}
 	region := l.sys.region
 	enough := min(openBatch, len(region))
 	have, total, before := 0, 0, l.stats.ReadBytes
@@ -211,15 +287,24 @@ func (c *Conn) tlsRead(hangup bool) (again bool) {
 			again = true
 			break
 		}
-		var n int
-		n, err = k.tc.Read(region[have:])
-		have += n
+		if k.dry && k.in == nil && k.full == 0 {
+			err = errNothing
+		} else {
+			var n int
+			n, err = k.tc.Read(region[have:])
+			switch have += n; {
+			case err != nil:
+				k.full = 0 // nothing, or an error that comes again
+			case have < len(region) && k.full > 0:
+				k.full--
+			}
+		}
 		if have >= enough || err != nil && have > 0 {
-			n, have = have, 0
-			total += n
-			if !c.received(region[:n]) {
+			total += have
+			if !c.received(region[:have]) {
 				return false
 			}
+			have = 0
 			if c.paused {
 				again = true // errors stick: it comes again
 				break
@@ -240,7 +325,7 @@ func (c *Conn) tlsRead(hangup bool) (again bool) {
 		k.again = true
 		c.interest()
 		return again
-	case err == error(errNothing):
+	case err == errNothing:
 		if hangup && l.stats.ReadBytes == before {
 			c.hungUp()
 		}

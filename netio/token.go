@@ -154,6 +154,9 @@ func (l *Loop) pokeStandby() {
 	}
 }
 
+// kernelEvery is for how many turns of Kick the kernel is asked once.
+const kernelEvery = 4
+
 // Kick runs a turn that does not block, so that what a writer just published goes out. If another goroutine runs turns, that
 // one does it. Any goroutine; within a turn it does nothing but ask for another one.
 func (l *Loop) Kick() {
@@ -167,9 +170,15 @@ func (l *Loop) Kick() {
 			return // the holder runs a turn before it gives up the token, see Release
 		}
 	}
-	// Each turn writes about 512 KiB a connection; what is left after some goes to others.
+	// Each turn writes about 512 KiB a connection; what is left after some goes to others. What arrives is for those that wait: a writer looks
+	// at it now and then only, so that one that never waits gets its credit.
 	for range 8 {
-		if l.Turn(NoWait); len(l.dirty) == 0 {
+		l.kicks++
+		events := noKernel
+		if l.kicks%kernelEvery == 0 {
+			events = pollKernel
+		}
+		if l.round(events); len(l.dirty) == 0 {
 			break
 		}
 	}

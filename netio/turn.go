@@ -43,6 +43,7 @@ func (l *Loop) work() (worked bool) { return l.round(pollKernel) }
 
 // What a round asks the kernel for.
 const (
+	pollFew    = -2 // nothing: all sockets are read from, which is less than asking for which that pays
 	noKernel   = -1 // nothing: the caller is about to sleep in it
 	pollKernel = 0  // what is ready; a positive number is that of the events that a sleep has brought
 )
@@ -75,6 +76,8 @@ func (l *Loop) round(events int) (worked bool) {
 		l.sysHandle(events)
 		worked = true
 	case events == pollKernel && l.sysPoll():
+		worked = true
+	case events == pollFew && l.sysReadAll():
 		worked = true
 	}
 	if l.settle() {
@@ -127,6 +130,9 @@ func (l *Loop) pollFor() time.Duration {
 	return l.cfg.Poll
 }
 
+// fewTurns is after how many turns of polling the kernel is asked for more than the data of few sockets.
+const fewTurns = 8
+
 // spin polls until there was something to do, ready is true or d has passed. Nil ready: never.
 func (l *Loop) spin(d time.Duration, ready func() bool) (worked bool) {
 	if d <= 0 {
@@ -135,7 +141,11 @@ func (l *Loop) spin(d time.Duration, ready func() bool) (worked bool) {
 	start := time.Since(l.base)
 	for i := 1; ; i++ {
 		sysYield() // lets a peer on the same CPU run
-		if l.work() {
+		ask := pollKernel
+		if i%fewTurns != 0 && l.sysFew() {
+			ask = pollFew
+		}
+		if l.round(ask) {
 			return true
 		}
 		if ready != nil && ready() || l.closing.Load() {

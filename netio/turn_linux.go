@@ -136,6 +136,34 @@ func (l *Loop) sysPoll() (worked bool) {
 	return l.dispatch(s.events[:n])
 }
 
+// fewConns is how many sockets are polled one by one.
+const fewConns = 3
+
+// sysFew tells whether polling may read from all sockets: there are few, the kernel reports all that comes for them, and none
+// waits for room.
+func (l *Loop) sysFew() bool {
+	if len(l.conns) > fewConns || len(l.raised) > 0 {
+		return false
+	}
+	for _, c := range l.conns {
+		if c.blocked || c.p != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// sysReadAll reads once from each socket that is read from. What else the kernel has to report is left to sysPoll.
+func (l *Loop) sysReadAll() (worked bool) {
+	reads, gone := l.stats.Reads, len(l.gone)
+	for i := 0; i < len(l.conns); i++ { // it may change meanwhile
+		if c := l.conns[i]; c.sys.mask&unix.EPOLLIN != 0 {
+			c.event(unix.EPOLLIN)
+		}
+	}
+	return l.stats.Reads != reads || len(l.gone) != gone
+}
+
 // sysHandle handles the n events that sysSleep has brought.
 func (l *Loop) sysHandle(n int) { l.dispatch(l.sys.sleepEv[:n]) }
 

@@ -45,6 +45,10 @@ func (l *Loop) sysTakeWakeup() {}
 
 func (l *Loop) sysPoll() bool { return false }
 
+func (l *Loop) sysFew() bool { return false }
+
+func (l *Loop) sysReadAll() bool { return false }
+
 // sysSleep waits for a wake-up. There are no events.
 func (l *Loop) sysSleep(d time.Duration, sole bool) int {
 	if !sole {
