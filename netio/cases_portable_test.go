@@ -3,3 +3,5 @@
 package netio
 
 const raceOrPortable = true
+
+const tlsNative = false
