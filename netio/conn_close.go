@@ -2,8 +2,8 @@ package netio
 
 import "time"
 
-// Close closes the connection now: what is queued is released unwritten. OnClose gets err at the end of the turn. Closing
-// again does nothing.
+// Close closes the connection now: what is queued is released unwritten. OnClose gets err at the end of the turn, or, if the socket
+// is full and TLS has to say goodbye, within a second. Closing again does nothing.
 func (c *Conn) Close(err error) {
 	c.l.check.assertHeld()
 	if c.closed {
@@ -55,8 +55,8 @@ func (c *Conn) reportClosed() {
 
 // CloseAfterFlush writes what is queued, for at most limit, and closes the connection. OnFlush is not called any more, and
 // what arrives is dropped. OnClose gets nil, or ErrFlushTimeout. A TCP connection is not closed before the peer's kernel has
-// everything, as closing with unread input would reset it; where that cannot be found out (the portable driver, TLS), not
-// before the peer has closed its side or limit is over.
+// everything, as closing with unread input would reset it; where that cannot be found out (the portable driver), not before the
+// peer has closed its side or limit is over.
 func (c *Conn) CloseAfterFlush(limit time.Duration) {
 	if c.closed || c.finishing {
 		return

@@ -90,9 +90,9 @@ func (f call) attend() { f() }
 
 // Adopt takes a connection over and registers it with the loop; h gets its first calls in one of the loop's next turns. On
 // Linux, a *net.TCPConn or *net.UnixConn becomes a socket of the loop's own: nc is closed and its descriptor duplicated. Any
-// other connection (TLS, a pipe) is served by two goroutines of its own that post to the loop; it is closed with the Conn.
+// other connection (a pipe, a *tls.Conn) is served by two goroutines of its own that post to the loop; it is closed with the Conn.
 // If Adopt fails nc is closed. A *tls.Conn whose handshake is not through does it there, without a limit: see DialTLS and
-// ListenTLS. Any goroutine.
+// ListenTLS, which need no goroutines on Linux. Any goroutine.
 func (l *Loop) Adopt(nc net.Conn, h Handler) (*Conn, error) {
 	if l.Closed() {
 		_ = nc.Close()

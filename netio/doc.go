@@ -58,14 +58,21 @@
 //
 // # Systems
 //
-// On Linux sockets are driven by epoll and raw system calls. Elsewhere, with `-tags weirportable`, and for connections that are
-// not plain sockets (TLS), a reader and a writer goroutine per connection use package net and post to the loop; handlers see no
-// difference. That costs two goroutine switches each way and a ring of 128 KiB a connection.
+// On Linux sockets are driven by epoll and raw system calls, also those with TLS. Elsewhere, with `-tags weirportable`, and for
+// connections that are adopted and no plain sockets, a reader and a writer goroutine per connection use package net and post to the
+// loop; handlers see no difference. That costs two goroutine switches each way and a ring of 128 KiB a connection.
 //
 // # TLS
 //
 // [Loop.ListenTLS] and [Loop.DialTLS] do handshakes in goroutines, never in a turn, within a deadline and, for accepted connections,
 // a bound on how many are at it. Then the connection is like any other one. An end of stream is close_notify. One without it
 // between two records reads like an orderly end, as crypto/tls has it, so a protocol needs an end of its own; within a record it
-// is an error. crypto/tls makes one small object for each record that is read; the driver itself allocates nothing.
+// is an error.
+//
+// On Linux the loop calls crypto/tls in its turns: what that reads from never waits, and what it writes to is staged and written by
+// the loop. A turn decrypts about LoopConfig.ReadSize and encrypts about 512 KiB, in batches of 64 KiB for one system call each. A
+// connection holds such a batch only while its socket is full, and crypto/tls's own buffer of some 64 KiB. So a loop encrypts on one
+// processor; applications that need more have more loops. crypto/tls makes a small object when it reads what is not a whole record;
+// the driver itself allocates nothing. Records carry up to 16 KiB of what is queued, headers and payloads together; crypto/tls begins
+// with smaller ones unless tls.Config.DynamicRecordSizingDisabled is set.
 package netio

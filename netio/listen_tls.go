@@ -16,7 +16,7 @@ import (
 // handshakes are reported as *HandshakeError with the peer's address, a bounded number a second. A closed listener ends the
 // handshakes that are under way.
 //
-// Connections are served by two goroutines each, see Adopt.
+// On Linux connections run on the loop after their handshake, like plain ones; elsewhere two goroutines serve each, see Adopt.
 func (l *Loop) ListenTLS(network, addr string, t TLS, accept func(*Conn) Handler) (net.Addr, error) {
 	if t.Config == nil {
 		return nil, errors.New("netio: listening with TLS needs a configuration")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// portable serves a connection through package net: on systems without epoll, and everywhere for connections that are not
-// plain sockets (TLS). A reader and a writer goroutine each do one blocking call at a time and then put the connection into
+// portable serves a connection through package net: on systems without epoll, and everywhere for connections that were adopted and
+// are not plain sockets. A reader and a writer goroutine each do one blocking call at a time and then put the connection into
 // the loop's inbox; handlers are called in turns, as ever.
 //
 //	reader   reads into a ring of bytes, from which the loop takes them, until that is full

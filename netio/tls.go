@@ -147,8 +147,9 @@ func LooksLikeTLS(p []byte) bool {
 	return len(p) > 0 && (p[0] == 22 || p[0] == 21) && (len(p) == 1 || p[1] == 3)
 }
 
-// DialTLS is Dial with a TLS handshake, which ctx and t bound. A failed one is a *HandshakeError. The connection is served by two
-// goroutines, see Adopt.
+// DialTLS is Dial with a TLS handshake, which ctx and t bound. A failed one is a *HandshakeError. After it the connection runs on the
+// loop like a plain one. On other systems than Linux, or if tls.Config.Renegotiation allows another handshake, two goroutines serve
+// it, see Adopt.
 func (l *Loop) DialTLS(ctx context.Context, network, addr string, t TLS, h Handler) (*Conn, error) {
 	return l.dial(ctx, network, addr, &t, h)
 }
