@@ -8,14 +8,18 @@ import (
 	"github.com/weirflow/weir/segment"
 )
 
-// wakeBatch is how many buffers a writer hands over before it wakes the loop without being asked to flush.
-const wakeBatch = 16
+// A writer wakes the loop without being asked to flush when it has handed over wakeBatch full buffers, or more small ones: what goes out in one
+// call is a matter of bytes, and each call costs the same. wakeMost bounds their number.
+const (
+	wakeBatch = 16
+	wakeMost  = 256
+)
 
 // PartitionWriter is the writer half of a partition: what one goroutine, the task, writes through. It fits
 // serde.RecordWriter's Output. Nothing here waits, except Wait. Everything goes to the loop through one ring, in order.
 //
 // A buffer is handed over as soon as it is opened, so that the loop's flush timer finds what is committed even if the
-// writer is stuck; the loop is woken only for each 16th buffer, at events and at flushes.
+// writer is stuck; the loop is woken only for each batch, at events and at flushes.
 type PartitionWriter struct {
 	ring     *ringbuf.SPSC[item]
 	shared   *partitionState
@@ -23,13 +27,15 @@ type PartitionWriter struct {
 	wake     func()
 	late     ringbuf.Deque[item] // items that found no room, oldest first
 	sinceUp  int                 // buffers since the loop was woken
+	bytesUp  int                 // their bytes; one that is still open counts as full
+	batchUp  int                 // bytesUp at which the loop is woken
 	finished []bool
 	closed   bool
 	part     *Partition // the loop half, for the glue only
 }
 
 func newPartitionWriter(p *Partition) *PartitionWriter {
-	return &PartitionWriter{ring: p.ring, shared: p.shared, pool: p.cfg.Pool, wake: p.cfg.Wake,
+	return &PartitionWriter{batchUp: wakeBatch * p.cfg.Pool.SegmentSize(), ring: p.ring, shared: p.shared, pool: p.cfg.Pool, wake: p.cfg.Wake,
 		finished: make([]bool, len(p.subs)), part: p}
 }
 
@@ -54,8 +60,13 @@ func (w *PartitionWriter) Add(sub int, r segment.Reader, partial int) (hint int,
 		r.Close()
 		return -1, false
 	}
+	size := w.batchUp / wakeBatch
+	if r.Finished() {
+		size = r.Written()
+	}
 	w.put(item{kind: itemAdd, sub: int32(sub), partial: int32(partial), r: r})
-	if w.sinceUp++; w.sinceUp >= wakeBatch {
+	w.bytesUp += size
+	if w.sinceUp++; w.bytesUp >= w.batchUp || w.sinceUp >= wakeMost {
 		w.wakeUp()
 	}
 	return int(s.hint.Load()), true
@@ -248,7 +259,7 @@ func (w *PartitionWriter) check(sub int, ready func() bool) (done bool, err erro
 
 // wakeUp ends a batch.
 func (w *PartitionWriter) wakeUp() {
-	w.sinceUp = 0
+	w.sinceUp, w.bytesUp = 0, 0
 	if w.wake != nil {
 		w.wake()
 	}

@@ -167,16 +167,18 @@ var scenarios = []scenario{
 			{name: "flink-weir-park", what: "Flink sends to weir, without polling", weir: []string{"flink-recv", "--park"}, java: true},
 			{name: "weir-park-flink", what: "weir sends to Flink, without polling", weir: []string{"flink-send", "--park"}, java: true},
 			{name: "weir", what: "weir at both ends", weir: []string{"records"}},
+			{name: "weir-park", what: "weir at both ends, without polling", weir: []string{"records", "--park"}},
 		},
-		against: []versus{{"weir", "flink"}, {"flink-weir", "flink"}, {"weir-flink", "flink"}},
+		against: []versus{{"weir", "flink"}, {"weir-park", "flink"}, {"flink-weir", "flink"}, {"weir-flink", "flink"}},
 	},
 	{
 		name: "flink-bulk", title: "records of 8 KiB over one channel", unit: recordsUnit,
 		rows: []row{
 			{name: "flink", what: "Flink at both ends", weir: []string{"flink", "--record", "8KiB", "--channels", "1"}, java: true},
 			{name: "weir", what: "weir at both ends", weir: []string{"records", "--record", "8KiB", "--channels", "1"}},
+			{name: "weir-park", what: "weir at both ends, without polling", weir: []string{"records", "--record", "8KiB", "--channels", "1", "--park"}},
 		},
-		against: []versus{{"weir", "flink"}},
+		against: []versus{{"weir", "flink"}, {"weir-park", "flink"}},
 	},
 	{
 		name: "flink-echo", title: "64 bytes to and fro", unit: tripsUnit,
