@@ -18,14 +18,18 @@ import (
 const (
 	// tlsRecord is the most plaintext in one record, RFC 8446, section 5.1.
 	tlsRecord = 16 << 10
-	// sealBatch is how much plaintext is encrypted for one write to the socket.
-	sealBatch = 4 * tlsRecord
+	// sealBatch is how much plaintext is encrypted for one write to the socket, if that has room for it, and sealLeast is how much in
+	// any case: what the socket does not take stays with the connection.
+	sealBatch = BatchBytes
+	sealLeast = 4 * tlsRecord
 	// sealSpace is the length of a staging buffer: a batch with what records add to it, also while crypto/tls begins with small ones.
-	sealSpace = sealBatch + 4<<10
-	// sealsKept bounds what an idle loop keeps.
+	// sealSpaceLeast is that of a small one.
+	sealSpace      = sealBatch + 16<<10
+	sealSpaceLeast = sealLeast + 4<<10
+	// sealsKept bounds what an idle loop keeps: of small ones; of the others, one.
 	sealsKept = 8
 	// repliesMax is how much of what crypto/tls answers by itself (a peer may ask for key updates, and not read) can wait for the
-	// socket beside a batch, until the connection reads no more.
+	// socket, until the connection reads no more.
 	repliesMax = 16 << 10
 	// openBatch is how much plaintext is gathered for one OnRead, if the peer makes small records.
 	openBatch = 2 * tlsRecord
@@ -41,6 +45,7 @@ type tlsLink struct {
 
 	out    []byte // sealed: staged for the socket; nil when there is nothing
 	sent   int    // of it
+	owed   int    // part of it, or more: answers that crypto/tls has made by itself
 	in     []byte // what a look at the socket has brought; nil when crypto/tls has all of it
 	taken  int    // of it
 	failed error  // of the socket
@@ -51,12 +56,13 @@ type tlsLink struct {
 	body int     // what is missing of the rest
 	full int     // records that crypto/tls was given whole and has not passed on, or more
 
-	turn  uint64 // of the loop, in which was read last
-	again bool   // read without being told by the kernel: crypto/tls may hold records that it has read already
-	dry   bool   // the socket had less than was asked for in this turn
-	told  bool   // the end was told (close_notify): nothing may follow
-	fin   bool   // and the socket shut down for writing
-	limit *Timer // of farewell
+	turn    uint64 // of the loop, in which was read last
+	again   bool   // read without being told by the kernel: crypto/tls may hold records that it has read already
+	dry     bool   // the socket had less than was asked for in this turn
+	sealing bool   // in seal
+	told    bool   // the end was told (close_notify): nothing may follow
+	fin     bool   // and the socket shut down for writing
+	limit   *Timer // of farewell
 }
 
 // newUnderTLS returns what a tls.Conn is made on. The loop does not serve those that may have to do another handshake.
@@ -112,7 +118,7 @@ func (k *tlsLink) look() bool {
 		return true
 	}
 	staging := &k.c.l.sys.seals
-	p := staging.get()
+	p := staging.get(0)
 	n, err := k.receive(p[:cap(p)])
 	if n == 0 {
 		staging.put(p)
@@ -178,7 +184,10 @@ func (k *tlsLink) Write(p []byte) (int, error) {
 		return len(p), nil // an answer to what came, that nobody waits for
 	}
 	if k.out == nil {
-		k.out = k.c.l.sys.seals.get()
+		k.out = k.c.l.sys.seals.get(0)
+	}
+	if !k.sealing {
+		k.owed += len(p)
 	}
 	k.out = append(k.out, p...)
 	return len(p), nil
@@ -212,24 +221,37 @@ func (k *tlsLink) SetWriteDeadline(t time.Time) error {
 func (k *tlsLink) sealed() int { return len(k.out) - k.sent }
 
 // choked tells whether the peer makes crypto/tls answer, and does not fetch the answers.
-func (k *tlsLink) choked() bool { return k.sealed() > sealSpace+repliesMax }
+func (k *tlsLink) choked() bool { return k.owed > repliesMax }
 
-// sealPool is the loop's stock of staging buffers: one is enough as long as sockets take what they get.
-type sealPool struct{ free [][]byte }
+// sealPool is the loop's stock of staging buffers. One of each is enough as long as sockets take what they get.
+type sealPool struct {
+	small [][]byte
+	large []byte
+}
 
-func (s *sealPool) get() []byte {
-	if last := len(s.free) - 1; last >= 0 {
-		p := s.free[last]
-		s.free[last] = nil
-		s.free = s.free[:last]
-		return p
+// get returns a buffer for a batch of n bytes.
+func (s *sealPool) get(n int) (p []byte) {
+	last := len(s.small) - 1
+	switch {
+	case n > sealLeast && s.large != nil:
+		p, s.large = s.large, nil
+	case n > sealLeast:
+		p = make([]byte, 0, sealSpace)
+	case last >= 0:
+		p, s.small[last] = s.small[last], nil
+		s.small = s.small[:last]
+	default:
+		p = make([]byte, 0, sealSpaceLeast)
 	}
-	return make([]byte, 0, sealSpace)
+	return p
 }
 
 func (s *sealPool) put(p []byte) {
-	if cap(p) == sealSpace && len(s.free) < sealsKept {
-		s.free = append(s.free, p[:0])
+	switch {
+	case cap(p) == sealSpace:
+		s.large = p[:0]
+	case cap(p) == sealSpaceLeast && len(s.small) < sealsKept:
+		s.small = append(s.small, p[:0])
 	}
 }
 
@@ -370,16 +392,21 @@ func (c *Conn) tlsWrite() {
 // goes to crypto/tls as it is. The rest is joined, headers with the payloads around them: a record for each costs more than the copy.
 func (c *Conn) seal() int {
 	k, l := c.sys.tls, c.l
+	if c.out.bytes == 0 {
+		return 0
+	}
 	if l.sys.joined == nil {
 		l.sys.joined = make([]byte, 0, tlsRecord)
 	}
 	joined := l.sys.joined
-	total := 0
+	total, limit := 0, c.sealRoom()
 	var err error
+	k.out = l.sys.seals.get(min(limit, c.out.bytes)) // nothing was staged
+	k.sealing = true
 	for i := range uint32(c.out.len()) {
 		p := c.out.at(i).p
-		for len(p) > 0 && total < sealBatch {
-			n := min(len(p), tlsRecord-len(joined))
+		for len(p) > 0 && total < limit {
+			n := min(len(p), tlsRecord-len(joined), limit-total)
 			record := p[:n]
 			if n < tlsRecord {
 				joined = append(joined, record...)
@@ -392,19 +419,37 @@ func (c *Conn) seal() int {
 				joined = joined[:0]
 			}
 		}
-		if total >= sealBatch || err != nil {
+		if total >= limit || err != nil {
 			break
 		}
 	}
 	if len(joined) > 0 && err == nil {
 		_, err = k.tc.Write(joined)
 	}
+	k.sealing = false
 	if err != nil {
+		k.dropSealed()
 		c.writeFailed(c.opError("write", err))
 		return 0
 	}
 	c.acknowledge(total)
 	return total
+}
+
+// sealRoom is how much to encrypt for the next write: what the socket will take, about.
+func (c *Conn) sealRoom() int {
+	if c.out.bytes <= sealLeast {
+		return sealLeast
+	}
+	size, err := unix.GetsockoptInt(c.sys.fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	if err != nil {
+		return sealLeast
+	}
+	used, err := unix.IoctlGetInt(c.sys.fd, unix.SIOCOUTQ)
+	if err != nil {
+		return sealLeast
+	}
+	return min(max(size-used, sealLeast), sealBatch) &^ (tlsRecord - 1)
 }
 
 // sendSealed writes what is staged. It returns false if nothing more is to be written now.
@@ -426,12 +471,14 @@ func (c *Conn) sendSealed() bool {
 		if n < want {
 			k.sent += n
 			c.blocked = true // the socket is full
+			k.shrink()
 			return false
 		}
 		k.dropSealed()
 		return true
 	case unix.EAGAIN:
 		c.blocked = true
+		k.shrink()
 	case unix.EINTR:
 	default:
 		k.dropSealed()
@@ -444,8 +491,19 @@ func (c *Conn) sendSealed() bool {
 func (k *tlsLink) dropSealed() {
 	if k.out != nil {
 		k.c.l.sys.seals.put(k.out)
-		k.out, k.sent = nil, 0
+		k.out, k.sent, k.owed = nil, 0, 0
 	}
+}
+
+// shrink keeps what may have to wait for long in a small buffer, if it fits.
+func (k *tlsLink) shrink() {
+	if cap(k.out) == sealSpaceLeast || k.sealed() > sealSpaceLeast {
+		return
+	}
+	seals := &k.c.l.sys.seals
+	small := append(seals.get(0), k.out[k.sent:]...)
+	seals.put(k.out)
+	k.out, k.sent = small, 0
 }
 
 // tellEnd stages the end of the outgoing stream (close_notify).
