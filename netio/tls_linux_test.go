@@ -286,7 +286,7 @@ func TestTLSHalfClose(t *testing.T) {
 func TestTLSPause(t *testing.T) {
 	eachVersion(t, func(t *testing.T, cfg *tls.Config) {
 		const records, size = 50, 100
-		l := newLoop(t, LoopConfig{})
+		l := newLoop(t, LoopConfig{Poll: -1}) // which would look at the connection by itself
 		got := 0
 		all := newOnce()
 		tc, c := tlsPeer(t, l, cfg, &funcs{read: func(c *Conn, p []byte) error {

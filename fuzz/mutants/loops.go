@@ -38,8 +38,8 @@ var loops = []Mutant{
 		Name:  "end-cuts-answer",
 		What:  "a connection whose peer sends no more is closed before its answer is written",
 		File:  "netio/conn_io.go",
-		Old:   "case c.out.bytes == 0:\n\t\tc.Close(nil)",
-		New:   "case c.out.bytes >= 0:\n\t\tc.Close(nil)",
+		Old:   "case c.unsent() == 0:\n\t\tc.Close(nil)",
+		New:   "case c.unsent() >= 0:\n\t\tc.Close(nil)",
 		Tests: []string{"netio.TestPeerEndsBeforeItsAnswer"},
 	},
 	{
@@ -105,5 +105,21 @@ var loops = []Mutant{
 		Old:   "l.conns[i].CloseAfterFlush(l.cfg.Grace)",
 		New:   "l.conns[i].Close(ErrClosed)",
 		Tests: []string{"netio.TestLoopCloseFlushes"},
+	},
+	{
+		Name:  "tls-write-repeats-itself",
+		What:  "what a partial write took of an encrypted batch is written again",
+		File:  "netio/tls_linux.go",
+		Old:   "k.sent += n",
+		New:   "_ = n",
+		Tests: []string{"netio.TestTLSInPieces"},
+	},
+	{
+		Name:  "tls-pause-for-good",
+		What:  "what crypto/tls holds while a connection is paused waits for more to come",
+		File:  "netio/conn_linux.go",
+		Old:   "k.again && !c.paused && !k.choked() {",
+		New:   "k.again && !c.paused && !k.choked() && false {",
+		Tests: []string{"netio.TestTLSPause"},
 	},
 }
