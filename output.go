@@ -43,7 +43,8 @@ type OutputConfig struct {
 	Partition Partition
 	// MaxParallelism is the number of key groups; 0 means Flink's default for Subpartitions.
 	MaxParallelism int
-	// Buffers is the most segments that the output holds; 0 means 128, or 8 for each subpartition if that is more.
+	// Buffers is the most segments that the output holds; 0 means 128, or what Flink takes if that is more: 2 for each subpartition and 8.
+	// More do not make an output faster: all are in use before a writer waits, and fewer stay in a cache.
 	Buffers int
 	// BuffersPerSubpartition is how many of them a subpartition may hold before the writer waits; 0 means half of Buffers divided
 	// by Subpartitions, at least Flink's 10.
@@ -78,7 +79,7 @@ func (c OutputConfig) withDefaults() OutputConfig {
 		c.Subpartitions = 1
 	}
 	if c.Buffers == 0 {
-		c.Buffers = max(defaultOutputBuffers, 8*c.Subpartitions)
+		c.Buffers = max(defaultOutputBuffers, 2*c.Subpartitions+8)
 	}
 	if c.BuffersPerSubpartition == 0 {
 		c.BuffersPerSubpartition = max(minQuota, c.Buffers/2/c.Subpartitions)

@@ -4,16 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/weirflow/weir/netio"
 	"github.com/weirflow/weir/ringbuf"
 	"github.com/weirflow/weir/segment"
 )
 
-// A writer wakes the loop without being asked to flush when it has handed over wakeBatch full buffers, or more small ones: what goes out in one
-// call is a matter of bytes, and each call costs the same. wakeMost bounds their number.
-const (
-	wakeBatch = 16
-	wakeMost  = 256
-)
+// A writer wakes the loop without being asked to flush when it has handed over netio.BatchBytes, as what goes out in one call is a matter of
+// bytes, not of buffers. wakeMost bounds the number of small ones.
+const wakeMost = 256
 
 // PartitionWriter is the writer half of a partition: what one goroutine, the task, writes through. It fits
 // serde.RecordWriter's Output. Nothing here waits, except Wait. Everything goes to the loop through one ring, in order.
@@ -28,14 +26,13 @@ type PartitionWriter struct {
 	late     ringbuf.Deque[item] // items that found no room, oldest first
 	sinceUp  int                 // buffers since the loop was woken
 	bytesUp  int                 // their bytes; one that is still open counts as full
-	batchUp  int                 // bytesUp at which the loop is woken
 	finished []bool
 	closed   bool
 	part     *Partition // the loop half, for the glue only
 }
 
 func newPartitionWriter(p *Partition) *PartitionWriter {
-	return &PartitionWriter{batchUp: wakeBatch * p.cfg.Pool.SegmentSize(), ring: p.ring, shared: p.shared, pool: p.cfg.Pool, wake: p.cfg.Wake,
+	return &PartitionWriter{ring: p.ring, shared: p.shared, pool: p.cfg.Pool, wake: p.cfg.Wake,
 		finished: make([]bool, len(p.subs)), part: p}
 }
 
@@ -60,13 +57,13 @@ func (w *PartitionWriter) Add(sub int, r segment.Reader, partial int) (hint int,
 		r.Close()
 		return -1, false
 	}
-	size := w.batchUp / wakeBatch
+	size := w.pool.SegmentSize()
 	if r.Finished() {
 		size = r.Written()
 	}
 	w.put(item{kind: itemAdd, sub: int32(sub), partial: int32(partial), r: r})
 	w.bytesUp += size
-	if w.sinceUp++; w.bytesUp >= w.batchUp || w.sinceUp >= wakeMost {
+	if w.sinceUp++; w.bytesUp >= netio.BatchBytes || w.sinceUp >= wakeMost {
 		w.wakeUp()
 	}
 	return int(s.hint.Load()), true

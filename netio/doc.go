@@ -25,7 +25,7 @@
 //	│  sources               Source.Poll: the rings of writers and gates
 //	│  epoll, not waiting    readable: one read of ≤ 512 KiB into the loop's region, then OnRead
 //	│                        writable: marked for the flush;  listener: accept, at most 64
-//	│  flush                 for connections that asked: OnFlush, then one gathered write of about 512 KiB
+//	│  flush                 for connections that asked: OnFlush, then one gathered write of about 768 KiB
 //	└─ OnClose               of what was closed
 //	   nothing to do?        poll for 50 µs (epoll_wait(0) and sched_yield), then sleep in epoll_wait
 //
@@ -42,7 +42,7 @@
 //     which go back to the loop when written; an idle connection holds none.
 //   - AppendBuffer takes the buffer's reference over. It is released by whoever holds the token then: when written, when copied
 //     (payloads of at most 4 KiB), or when the connection is closed.
-//   - A connection queues what its handler queues: Full says when to stop, about 512 KiB. That, the region and the pieces are
+//   - A connection queues what its handler queues: Full says when to stop, about 768 KiB. That, the region and the pieces are
 //     all the memory a loop uses. PauseRead holds a peer back.
 //
 // # Ends

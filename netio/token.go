@@ -170,7 +170,7 @@ func (l *Loop) Kick() {
 			return // the holder runs a turn before it gives up the token, see Release
 		}
 	}
-	// Each turn writes about 512 KiB a connection; what is left after some goes to others. What arrives is for those that wait: a writer looks
+	// Each turn writes about BatchBytes a connection; what is left after some goes to others. What arrives is for those that wait: a writer looks
 	// at it now and then only, so that one that never waits gets its credit.
 	for range 8 {
 		l.kicks++

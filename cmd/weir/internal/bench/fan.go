@@ -27,7 +27,7 @@ func fanTasks(opt *Options) []fanTask {
 }
 
 func (t fanTask) output() weir.OutputConfig {
-	return weir.OutputConfig{Name: "fan-" + strconv.Itoa(t.first), Subpartitions: t.n, Buffers: fanBuffers * t.n}
+	return weir.OutputConfig{Name: "fan-" + strconv.Itoa(t.first), Subpartitions: t.n}
 }
 
 func (t fanTask) input(addr string) weir.InputConfig {
@@ -38,11 +38,8 @@ func (t fanTask) input(addr string) weir.InputConfig {
 	return cfg
 }
 
-// For each channel: what proto-credit has.
-const (
-	fanBuffers = 16
-	fanCredit  = 8
-)
+// fanCredit is the credit of a channel: what proto-credit has.
+const fanCredit = 8
 
 func fanConfig(side string, opt *Options, cfg *weir.Config) {
 	var outs []weir.OutputConfig

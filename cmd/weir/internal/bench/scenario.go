@@ -46,7 +46,7 @@ var scenarios = []scenario{
 		unit: "records", takes: "channels record window park task-goroutine tls", send: sendRecords, receive: receiveRecords},
 	{name: "fan", does: "frames of 32 KiB over 64 channels on one connection, one of which a task of its own writes and another reads: that reader stops",
 		unit: "bytes", takes: "tasks park task-goroutine", send: sendFan, receive: receiveFan,
-		config: fanConfig, options: "16 buffers and a credit of 8 for each channel, memory by MemoryNeeded", more: moreFan},
+		config: fanConfig, options: "a credit of 8 for each channel, memory by MemoryNeeded", more: moreFan},
 	{name: "latency", does: "records of 64 bytes to and fro, one at a time, each flushed",
 		unit: "trips", takes: "park task-goroutine", send: sendLatency, receive: receiveLatency, echo: true, more: moreLatency},
 	{name: "channels", does: "frames of 4 KiB, in turn over 10 to 10 000 channels on one connection: what a frame costs",
