@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"runtime"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,11 +15,16 @@ import (
 //	spin        read without blocking, in a loop
 //	epoll       epoll_wait, then read
 //	epollyield  read without blocking, with sched_yield in between, for 50 us; then epoll_wait
+//
+// With twoWay behind it a mode has a connection for each way, as Flink's protocol has: then no answer carries the acknowledgement of
+// what it answers, and the kernel sends one more.
 type waiter struct {
 	fd, ep int
 	mode   string
 	events [4]unix.EpollEvent
 }
+
+const twoWay = "-2"
 
 // pollTime is how long epollyield polls.
 const pollTime = 50 * time.Microsecond
@@ -107,11 +113,23 @@ func (w *waiter) read(b []byte) (int, error) {
 // receivePing sends back what it gets.
 func receivePing(r *role, mode string) error {
 	runtime.LockOSThread()
-	fd, err := acceptRaw(r)
+	l, addr, err := listenRaw()
 	if err != nil {
 		return err
 	}
-	w, err := newWaiter(fd, mode)
+	r.listening(addr)
+	in, err := acceptOne(l)
+	if err != nil {
+		return err
+	}
+	fd := in
+	mode, two := strings.CutSuffix(mode, twoWay)
+	if two {
+		if fd, err = acceptOne(l); err != nil {
+			return err
+		}
+	}
+	w, err := newWaiter(in, mode)
 	if err != nil {
 		return err
 	}
@@ -133,7 +151,14 @@ func sendPing(r *role, mode string) error {
 	if err != nil {
 		return err
 	}
-	w, err := newWaiter(fd, mode)
+	in := fd
+	mode, two := strings.CutSuffix(mode, twoWay)
+	if two {
+		if in, err = dialRaw(r.addr); err != nil {
+			return err
+		}
+	}
+	w, err := newWaiter(in, mode)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,10 @@ func acceptRaw(r *role) (int, error) {
 		return 0, err
 	}
 	r.listening(addr)
+	return acceptOne(l)
+}
+
+func acceptOne(l int) (int, error) {
 	for {
 		fd, _, err := unix.Accept4(l, unix.SOCK_CLOEXEC)
 		if err == nil {

@@ -36,6 +36,7 @@ func newBench() []*cobra.Command {
 	f.StringVar(&opt.Pin, "pin", "", "run both processes on the same CPU, or split them (Linux)")
 	f.IntSliceVar(&opt.Points, "channels", nil, "numbers of channels to measure with, in place of the scenario's own")
 	f.IntVar(&opt.Credit, "window", 0, "buffers that a channel may have under way, in place of the default: 10 is Flink's")
+	f.IntVar(&opt.Buffers, "buffers", 0, "segments that the sender's output holds, in place of the default")
 	f.Var(&frame, "frame", "use only so many bytes of each buffer, as if it was flushed early")
 	f.Var(&record, "record", "size of a record, in place of the scenario's own")
 	f.BoolVar(&opt.Park, "park", false, "an idle loop sleeps at once, instead of polling for a while")

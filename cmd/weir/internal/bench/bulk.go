@@ -27,7 +27,7 @@ func (o *Options) frame() int {
 
 // sendBulk fills each segment once and from then on only stamps it, as the segments come round again.
 func sendBulk(ctx context.Context, r *role) error {
-	out, err := r.node.NewOutput(weir.OutputConfig{Name: "bulk"})
+	out, err := r.node.NewOutput(weir.OutputConfig{Name: "bulk", Buffers: r.opt.Buffers})
 	if err != nil {
 		return err
 	}

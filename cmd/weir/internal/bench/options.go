@@ -30,6 +30,8 @@ type Options struct {
 	Points   []int
 	// Credit is how many buffers a channel may have under way, as Flink shares it out: 2 for itself, the rest floating. 0: the default.
 	Credit int
+	// Buffers is how many segments the output holds; 0: the default.
+	Buffers int
 	// Frame is how many bytes of each buffer are used, as if it was flushed early; 0: all.
 	Frame int
 	// Record is the size of a record; 0: the scenario's.
@@ -53,7 +55,7 @@ func (o *Options) given() (flags []string) {
 		name string
 		is   bool
 	}{
-		{"channels", len(o.Points) > 0}, {"window", o.Credit != 0}, {"frame", o.Frame != 0}, {"record", o.Record != 0},
+		{"channels", len(o.Points) > 0}, {"window", o.Credit != 0}, {"buffers", o.Buffers != 0}, {"frame", o.Frame != 0}, {"record", o.Record != 0},
 		{"park", o.Park}, {"task-goroutine", o.Task}, {"tasks", o.Tasks != 0}, {"tls", o.TLS},
 	} {
 		if f.is {
@@ -73,6 +75,8 @@ func (o *Options) check(s *scenario) error {
 	switch {
 	case o.Window <= 0 || o.WarmUp < 0 || o.Rounds < 1:
 		return fmt.Errorf("%v measured after %v, %d rounds: nothing to measure", o.Window, o.WarmUp, o.Rounds)
+	case o.Buffers < 0:
+		return fmt.Errorf("%d buffers", o.Buffers)
 	case o.Credit < 0 || o.Frame < 0 || o.Frame > frameSize || o.Frame%64 != 0:
 		return fmt.Errorf("a window of %d buffers, frames of %d bytes: want a multiple of 64 up to %d", o.Credit, o.Frame, frameSize)
 	case o.Record < 0 || o.Record > 0 && o.Record < 8:
@@ -101,6 +105,7 @@ func (o *Options) describe() string {
 	}{
 		{o.Channels > 0, fmt.Sprintf("%d channels", o.Channels)},
 		{o.Credit > 0, fmt.Sprintf("a window of %d buffers", o.Credit)},
+		{o.Buffers > 0, fmt.Sprintf("%d buffers at the sender", o.Buffers)},
 		{o.Frame > 0, fmt.Sprintf("%d bytes a buffer", o.Frame)},
 		{o.Record > 0, fmt.Sprintf("records of %d bytes", o.Record)},
 		{o.Park, "no polling"},
