@@ -4,14 +4,16 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/weirflow/weir/netio"
 	"github.com/weirflow/weir/ringbuf"
 	"github.com/weirflow/weir/segment"
 )
 
-// A writer wakes the loop without being asked to flush when it has handed over netio.BatchBytes, as what goes out in one call is a matter of
-// bytes, not of buffers. wakeMost bounds the number of small ones.
-const wakeMost = 256
+// A writer wakes the loop without being asked to flush when it has handed over wakeBytes, what a connection sends in one call
+// (netio.BatchBytes): that is a matter of bytes, not of buffers. wakeMost bounds the number of small ones.
+const (
+	wakeBytes = 768 << 10
+	wakeMost  = 256
+)
 
 // PartitionWriter is the writer half of a partition: what one goroutine, the task, writes through. It fits
 // serde.RecordWriter's Output. Nothing here waits, except Wait. Everything goes to the loop through one ring, in order.
@@ -63,7 +65,7 @@ func (w *PartitionWriter) Add(sub int, r segment.Reader, partial int) (hint int,
 	}
 	w.put(item{kind: itemAdd, sub: int32(sub), partial: int32(partial), r: r})
 	w.bytesUp += size
-	if w.sinceUp++; w.bytesUp >= netio.BatchBytes || w.sinceUp >= wakeMost {
+	if w.sinceUp++; w.bytesUp >= wakeBytes || w.sinceUp >= wakeMost {
 		w.wakeUp()
 	}
 	return int(s.hint.Load()), true

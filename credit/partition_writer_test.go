@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirflow/weir/netio"
 	"github.com/weirflow/weir/ringbuf"
 	"github.com/weirflow/weir/segment"
 	"github.com/weirflow/weir/serde/event"
@@ -23,6 +24,40 @@ func rounds(n int) int {
 		return n / 100
 	}
 	return n
+}
+
+// TestWriterWakesForBytes: the loop is woken once for what goes out in one call, be it few full buffers or many small ones.
+func TestWriterWakesForBytes(t *testing.T) {
+	if wakeBytes != netio.BatchBytes {
+		t.Errorf("a writer wakes the loop for %d bytes, a connection sends %d at a time", wakeBytes, netio.BatchBytes)
+	}
+	const size = 32 << 10
+	for name, c := range map[string]struct{ bytes, want int }{
+		"full": {size, wakeBytes / size}, "small": {1 << 10, wakeMost}, "open": {-1, wakeBytes / size},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wakes := 0
+			r := newSenderRig(t, PartitionConfig{Wake: func() { wakes++ }}, wakeMost+1, size)
+			defer r.close()
+			for n := 1; wakes == 0; n++ {
+				b, ok := r.w.Take(0)
+				if !ok {
+					t.Fatalf("no memory after %d buffers, and not woken", n-1)
+				}
+				if c.bytes < 0 {
+					w := segment.MakeBuilder(b)
+					r.w.Add(0, w.NewReader(), 0)
+					w.Finish()
+					w.Close()
+				} else {
+					r.w.Add(0, segment.ReadAll(b.Resized(c.bytes)), 0)
+				}
+				if wakes > 0 && n != c.want {
+					t.Errorf("woken for %d buffers, want %d", n, c.want)
+				}
+			}
+		})
+	}
 }
 
 // senderLoop runs a rig's loop half on a goroutine of its own, as a loop does: it sleeps when nothing is to be done.
