@@ -224,14 +224,15 @@ func both(f func(*measure.Process) error, recv, send *measure.Process) error {
 	for _, p := range []*measure.Process{recv, send} {
 		go func() { failed <- f(p) }()
 	}
-	err := <-failed
-	if err != nil {
+	first := <-failed
+	if first != nil {
 		recv.Stop()
 		send.Stop()
-		<-failed
-		return err
 	}
-	return <-failed
+	if second := <-failed; first == nil {
+		return second
+	}
+	return first
 }
 
 // start starts a process and tells it what to do.
