@@ -63,7 +63,7 @@ func TestLowatLoneFrame(t *testing.T) {
 
 // A loop that polls lowers it once polling has brought nothing, before it sleeps.
 func TestLowatPollingLowers(t *testing.T) {
-	k := newLink(t, LoopConfig{Standby: -1, Poll: 5 * time.Millisecond}, linkPayload, 32)
+	k := newLink(t, LoopConfig{Standby: -1, Poll: lowatWait / 10}, linkPayload, 32)
 	k.a.acquire()
 	k.b.acquire()
 	defer k.a.Release()

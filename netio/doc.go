@@ -70,7 +70,7 @@
 // is an error.
 //
 // On Linux the loop calls crypto/tls in its turns: what that reads from never waits, and what it writes to is staged and written by
-// the loop. A turn decrypts about LoopConfig.ReadSize and encrypts about 512 KiB, as much at a time as the socket has room for, and
+// the loop. A turn decrypts about LoopConfig.ReadSize and encrypts about 768 KiB, as much at a time as the socket has room for, and
 // writes it with one system call. Only while its socket is full a connection holds some of that, 64 KiB as a rule, besides
 // crypto/tls's own buffer of as much. So a loop encrypts on one processor; applications that need more have more loops. crypto/tls
 // makes a small object when it reads what is not a whole record; the driver itself allocates nothing. Records carry up to 16 KiB of

@@ -43,7 +43,7 @@ func (l *Loop) work() (worked bool) { return l.round(pollKernel) }
 
 // What a round asks the kernel for.
 const (
-	pollFew    = -2 // nothing: all sockets are read from, which is less than asking for which that pays
+	pollFew    = -2 // nothing: each of few sockets is read from, without asking which has something
 	noKernel   = -1 // nothing: the caller is about to sleep in it
 	pollKernel = 0  // what is ready; a positive number is that of the events that a sleep has brought
 )
