@@ -94,3 +94,27 @@ func TestFollowerTakesOver(t *testing.T) {
 		})
 	}
 }
+
+// TestKickHearsThePeer: a goroutine that only kicks, and never waits, gets what arrives (a writer its credit), as each few turns of
+// Kick ask the kernel.
+func TestKickHearsThePeer(t *testing.T) {
+	l := newLoop(t, LoopConfig{Standby: -1})
+	opened, got := false, 0
+	addr := listen(t, l, func(*Conn) Handler {
+		return &funcs{open: func(*Conn) { opened = true }, read: func(_ *Conn, p []byte) error { got += len(p); return nil }}
+	})
+	nc := dialNet(t, addr)
+	kickUntil := func(what string, done func() bool) {
+		t.Helper()
+		for end := time.Now().Add(hang); !done(); l.Kick() {
+			if time.Now().After(end) {
+				t.Fatalf("%s: did not happen by kicks alone", what)
+			}
+		}
+	}
+	kickUntil("the connection", func() bool { return opened })
+	if _, err := nc.Write(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	kickUntil("the data", func() bool { return got == 100 })
+}
