@@ -44,6 +44,8 @@ func TestAllocRunUntil(t *testing.T) {
 			p := newPingPong(t, cfg)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+			// A loop that has not slept yet has not seen the context, and with polling its first sleep may come at any time.
+			p.l.cancels.watch(ctx, p.l.wakeFn)
 			alloctest.Zero(t, 300, 2000, func() { p.round(ctx, t, 64) })
 			if name == "sleep" {
 				inTurn(t, p.l, func() {
