@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirflow/weir/internal/modelrun"
 	"github.com/weirflow/weir/segment"
 	"github.com/weirflow/weir/serde/event"
 )
@@ -103,104 +104,106 @@ func numbered(i, size int) []byte {
 // A barrier overtakes what lies in the output and the input. What was handed out and what was in flight are together what was
 // written before it, each record once.
 func TestUnalignedCheckpoints(t *testing.T) {
-	const channels, records, size = 3, 300, 10_000
 	now := time.Now()
 	for name, barrier := range map[string]Barrier{
 		"unaligned": UnalignedBarrier(7, now),
 		"timed":     TimedBarrier(7, now, time.Millisecond),
 	} {
-		t.Run(name, func(t *testing.T) {
-			ctx := limited(t)
-			a, b := server(t), open(t, Config{})
-			flight := newInFlight()
-			out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: channels, Partition: RoundRobin, Buffers: 256, State: flight})
-			in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}, Unaligned: UnalignedOn, State: flight})
-			written := make(chan int, 1)
-			wait := inBackground(t, func() error {
-				sent := false
-				for i := range records * channels {
-					if !sent && !out.Available() {
-						await(t, func() bool { return out.Available() || starved(in) })
-					}
-					if ok, err := out.TryWrite(nil, numbered(i, size)); err != nil {
-						return err
-					} else if !ok { // everything is full: now the barrier has something to overtake
-						if !sent {
-							sent = true
-							if err := out.Barrier(barrier); err != nil {
-								return err
-							}
-							if err := out.Flush(); err != nil {
-								return err
-							}
-							await(t, func() bool { // the timed one turns, while nobody reads
-								_, out := flight.sizes()
-								return out > 0
-							})
-							written <- i
-						}
-						if err := out.Write(ctx, nil, numbered(i, size)); err != nil {
-							return err
-						}
-					}
-				}
-				return out.Finish(ctx)
-			})
-			before := <-written
-			var got [channels]int
-			var cut [channels]int
-			triggered, complete := false, false
-			read(ctx, t, in, func(e *Element) {
-				switch e.Kind {
-				case Record:
-					if n := int(binary.BigEndian.Uint32(e.Value)); n != got[e.Channel]*channels+e.Channel {
-						t.Fatalf("channel %d: record %d is number %d", e.Channel, got[e.Channel], n)
-					}
-					got[e.Channel]++
-				case Checkpoint:
-					if id := e.Checkpoint.Barrier.ID; id != 7 || !e.Checkpoint.Barrier.Options.IsUnaligned() || triggered {
-						t.Fatalf("barrier %+v", e.Checkpoint.Barrier)
-					}
-					cut, triggered = got, true
-					e.Checkpoint.Ack()
-				case CheckpointComplete:
-					if e.Checkpoint.Barrier.ID != 7 || !triggered {
-						t.Fatal("complete before it began")
-					}
-					complete = true
-				case CheckpointAborted:
-					t.Fatal(e.Checkpoint.Cause)
-				}
-			})
-			if err := in.Close(); err != nil {
-				t.Error(err)
-			}
-			if err := wait(); err != nil {
-				t.Error(err)
-			}
-			if !triggered || !complete || flight.broken != nil {
-				t.Fatalf("triggered %v, complete %v, broken: %v", triggered, complete, flight.broken)
-			}
-			if in, out := flight.sizes(); in == 0 || out == 0 {
-				t.Errorf("in flight were %d and %d bytes: that proves nothing", in, out)
-			}
-			for ch := range channels {
-				next := cut[ch]*channels + ch
-				for _, n := range flight.records(t, ch) {
-					if int(n) != next {
-						t.Fatalf("channel %d: in flight was record %d, want %d", ch, n, next)
-					}
-					next += channels
-				}
-				if next < before || next >= before+channels {
-					t.Errorf("channel %d: the checkpoint ends with record %d, the barrier came before record %d", ch, next-channels, before)
-				}
-			}
-			if got != [channels]int{records, records, records} {
-				t.Errorf("got %v records", got)
-			}
-		})
+		t.Run(name, func(t *testing.T) { modelrun.Rounds(t, func(int) bool { return unalignedCheckpoint(t, barrier) }) })
 	}
+}
+
+// unalignedCheckpoint passes records with one barrier among them, and tells whether the barrier found anything in flight at both ends.
+func unalignedCheckpoint(t *testing.T, barrier Barrier) bool {
+	const channels, records, size = 3, 300, 10_000
+	ctx := limited(t)
+	a, b := server(t), open(t, Config{})
+	flight := newInFlight()
+	out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: channels, Partition: RoundRobin, Buffers: 256, State: flight})
+	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}, Unaligned: UnalignedOn, State: flight})
+	written := make(chan int, 1)
+	wait := inBackground(t, func() error {
+		sent := false
+		for i := range records * channels {
+			if !sent && !out.Available() {
+				await(t, func() bool { return out.Available() || starved(in) })
+			}
+			if ok, err := out.TryWrite(nil, numbered(i, size)); err != nil {
+				return err
+			} else if !ok { // everything is full: now the barrier has something to overtake
+				if !sent {
+					sent = true
+					if err := out.Barrier(barrier); err != nil {
+						return err
+					}
+					if err := out.Flush(); err != nil {
+						return err
+					}
+					await(t, func() bool { // the timed one turns, while nobody reads
+						_, out := flight.sizes()
+						return out > 0
+					})
+					written <- i
+				}
+				if err := out.Write(ctx, nil, numbered(i, size)); err != nil {
+					return err
+				}
+			}
+		}
+		return out.Finish(ctx)
+	})
+	before := <-written
+	var got [channels]int
+	var cut [channels]int
+	triggered, complete := false, false
+	read(ctx, t, in, func(e *Element) {
+		switch e.Kind {
+		case Record:
+			if n := int(binary.BigEndian.Uint32(e.Value)); n != got[e.Channel]*channels+e.Channel {
+				t.Fatalf("channel %d: record %d is number %d", e.Channel, got[e.Channel], n)
+			}
+			got[e.Channel]++
+		case Checkpoint:
+			if id := e.Checkpoint.Barrier.ID; id != 7 || !e.Checkpoint.Barrier.Options.IsUnaligned() || triggered {
+				t.Fatalf("barrier %+v", e.Checkpoint.Barrier)
+			}
+			cut, triggered = got, true
+			e.Checkpoint.Ack()
+		case CheckpointComplete:
+			if e.Checkpoint.Barrier.ID != 7 || !triggered {
+				t.Fatal("complete before it began")
+			}
+			complete = true
+		case CheckpointAborted:
+			t.Fatal(e.Checkpoint.Cause)
+		}
+	})
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+	if !triggered || !complete || flight.broken != nil {
+		t.Fatalf("triggered %v, complete %v, broken: %v", triggered, complete, flight.broken)
+	}
+	for ch := range channels {
+		next := cut[ch]*channels + ch
+		for _, n := range flight.records(t, ch) {
+			if int(n) != next {
+				t.Fatalf("channel %d: in flight was record %d, want %d", ch, n, next)
+			}
+			next += channels
+		}
+		if next < before || next >= before+channels {
+			t.Errorf("channel %d: the checkpoint ends with record %d, the barrier came before record %d", ch, next-channels, before)
+		}
+	}
+	if got != [channels]int{records, records, records} {
+		t.Errorf("got %v records", got)
+	}
+	atIn, atOut := flight.sizes()
+	return atIn > 0 && atOut > 0
 }
 
 // An input waits for the barriers of all its senders only as long as the barrier says. The timer interrupts a task that sleeps.

@@ -22,6 +22,7 @@ import (
 	"github.com/weirflow/weir/checkpoint"
 	"github.com/weirflow/weir/internal/leaktest"
 	"github.com/weirflow/weir/internal/loopback"
+	"github.com/weirflow/weir/internal/modelrun"
 	"github.com/weirflow/weir/pipeline"
 )
 
@@ -351,8 +352,9 @@ func (r *rig) check() {
 	}
 }
 
-// run runs the pipeline, with crashes at random members, one each time some checkpoints were completed.
-func (r *rig) run(crashes int, seed uint64) {
+// run runs the pipeline, with crashes at random members, one each time some checkpoints were completed. It tells whether all of them
+// came, and something was written again because of them.
+func (r *rig) run(crashes int, seed uint64) (exposed bool) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), limit)
 	defer cancel()
 	end := r.coordinate(ctx)
@@ -403,16 +405,14 @@ func (r *rig) run(crashes int, seed uint64) {
 	r.check()
 	r.t.Logf("seed %d: %d crashes, %d attempts of members, %d checkpoints at members, %d lines written for %d committed",
 		seed, done, r.attempts.Load(), r.completed.Load(), r.written.Load(), r.total())
-	if done < crashes || r.completed.Load() == 0 || crashes > 0 && r.written.Load() == int64(r.total()) {
-		r.t.Errorf("%d of %d crashes, and nothing was written twice: that proves nothing", done, crashes)
-	}
+	return done == crashes && r.completed.Load() > 0 && (crashes == 0 || r.written.Load() > int64(r.total()))
 }
 
 func TestPipelineExactlyOnce(t *testing.T) {
 	for mode, alignment := range map[string]checkpoint.Alignment{"aligned": checkpoint.Aligned, "unaligned": checkpoint.Unaligned, "timed": checkpoint.Timed} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			newRig(t, 3000, 0, alignment).run(2, 1)
+			modelrun.Rounds(t, func(i int) bool { return newRig(t, 3000, 0, alignment).run(2, uint64(i+1)) })
 		})
 	}
 }
@@ -423,15 +423,15 @@ func TestSourceEndsEarly(t *testing.T) {
 	for mode, alignment := range map[string]checkpoint.Alignment{"aligned": checkpoint.Aligned, "unaligned": checkpoint.Unaligned, "timed": checkpoint.Timed} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, 1200, 50, alignment)
-			r.slowFrom = 0
-			r.run(0, 1)
-			if n := r.afterEnd.Load(); n < 5 {
-				t.Errorf("%d checkpoints after the end of source 0: nothing is shown", n)
-			}
-			if n := r.attempts.Load(); n > 2*(sources+middles+sinks) { // at the start a connection may come too early
-				t.Errorf("%d attempts of members, and nobody was killed", n)
-			}
+			modelrun.Rounds(t, func(int) bool {
+				r := newRig(t, 1200, 50, alignment)
+				r.slowFrom = 0
+				exposed := r.run(0, 1)
+				if n := r.attempts.Load(); n > 2*(sources+middles+sinks) { // at the start a connection may come too early
+					t.Errorf("%d attempts of members, and nobody was killed", n)
+				}
+				return exposed && r.afterEnd.Load() >= 5
+			})
 		})
 	}
 }

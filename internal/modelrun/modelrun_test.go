@@ -16,6 +16,8 @@ func (f *failures) Helper()               {}
 func (f *failures) Fatalf(string, ...any) { f.fatal++; panic(f) }
 func (f *failures) Errorf(string, ...any) { f.errs++ }
 func (f *failures) Log(args ...any)       { f.log += fmt.Sprint(args...) }
+func (f *failures) Logf(string, ...any)   {}
+func (f *failures) Failed() bool          { return f.errs+f.fatal > 0 }
 
 func failed(f *failures, do func()) (fatal bool) {
 	defer func() {
@@ -70,5 +72,26 @@ func TestReport(t *testing.T) {
 	}
 	if want := "mode=aligned steps=100 late-ends=1 triggers=3"; f.log != want {
 		t.Errorf("printed %q, want %q", f.log, want)
+	}
+}
+
+// TestRounds: the first exposed round ends them, a failure ends them at once, and without exposure they fail.
+func TestRounds(t *testing.T) {
+	for _, c := range []struct{ exposedAt, failsAt, rounds, errs int }{{0, -1, 1, 0}, {3, -1, 4, 0}, {-1, 2, 3, 1}, {2, 2, 3, 1}, {-1, -1, mostRounds, 1}} {
+		f := &failures{TB: t}
+		rounds := 0
+		Rounds(f, func(i int) bool {
+			if i != rounds {
+				t.Errorf("round %d is number %d", rounds, i)
+			}
+			rounds++
+			if i == c.failsAt {
+				f.Errorf("wrong")
+			}
+			return i == c.exposedAt
+		})
+		if rounds != c.rounds || f.errs != c.errs {
+			t.Errorf("%+v: %d rounds and %d errors", c, rounds, f.errs)
+		}
 	}
 }
