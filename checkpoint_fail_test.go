@@ -47,6 +47,9 @@ func TestALN22FailureBeforeTheBarrier(t *testing.T) {
 	}
 	for _, in := range ins {
 		for !in.task.Handler().Pending() {
+			if ctx.Err() != nil {
+				t.Fatal("the barrier does not come")
+			}
 			short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 			e, err := in.Next(short)
 			cancel()

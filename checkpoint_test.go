@@ -335,7 +335,7 @@ func TestRestoreNeedsTheSameChannels(t *testing.T) {
 // Data in flight can also be kept in files of a store, that the snapshot then only names.
 func TestTaskStore(t *testing.T) {
 	store := &align.DirStore{Dir: t.TempDir()}
-	r := newTaskRig(t, TaskConfig{Store: store}, TaskConfig{}, OutputConfig{}, InputConfig{Unaligned: UnalignedOn})
+	r := newTaskRig(t, TaskConfig{Store: store}, TaskConfig{}, OutputConfig{BufferTimeout: -1}, InputConfig{Unaligned: UnalignedOn})
 	ctx := limited(t)
 	// A record fills a buffer, so that what is in flight here begins with one: the rest of a record would belong to what the consumer has.
 	const size = 32<<10 - 9

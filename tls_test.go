@@ -161,12 +161,11 @@ func connectTLS(t *testing.T, send, receive *tls.Config) (error, *journal) {
 	j := new(journal)
 	a, b := open(t, Config{Listen: "127.0.0.1:0", TLS: send, Logger: j.logger()}), open(t, Config{TLS: receive})
 	out := newOutput(t, a, OutputConfig{Name: "x"})
-	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}, Wait: limit})
-	begin := time.Now()
+	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}, Wait: 2 * limit})
 	_, err := in.Next(limited(t))
 	names(t, err, a.Addr().String())
-	if errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > limit/2 {
-		t.Errorf("after %v: %v", time.Since(begin), err)
+	if errors.Is(err, context.DeadlineExceeded) { // it is refused, and not tried again until the wait is over
+		t.Error(err)
 	}
 	if err := errors.Join(in.Close(), out.Close()); err != nil {
 		t.Error(err)

@@ -152,7 +152,12 @@ func unalignedCheckpoint(t *testing.T, barrier Barrier) bool {
 		}
 		return out.Finish(ctx)
 	})
-	before := <-written
+	var before int
+	select {
+	case before = <-written:
+	case <-ctx.Done():
+		t.Fatal("the output never became full")
+	}
 	var got [channels]int
 	var cut [channels]int
 	triggered, complete := false, false
@@ -288,10 +293,10 @@ func TestAlignmentTurnsUnalignedInTime(t *testing.T) {
 // The state is whole even if the barrier comes in the middle of a record, also of one that lies in a file.
 func TestUnalignedInTheMiddleOfARecord(t *testing.T) {
 	const size = 8 << 20 // above 5 MiB: in a file
-	for range 20 {
+	modelrun.Rounds(t, func(int) bool {
 		in, out, records := overtakeOne(t, size)
 		if in == 0 {
-			continue // the reader was so quick that the record was complete before the barrier came
+			return false // the reader was so quick that the record was complete before the barrier came
 		}
 		if in+out != size+9 {
 			t.Errorf("in flight were %d and %d bytes of %d", in, out, size+9)
@@ -299,9 +304,8 @@ func TestUnalignedInTheMiddleOfARecord(t *testing.T) {
 		if len(records) != 1 || records[0] != 1 {
 			t.Errorf("in flight was %v", records)
 		}
-		return
-	}
-	t.Error("the barrier never overtook anything")
+		return true
+	})
 }
 
 // overtakeOne sends a record, and behind it an unaligned barrier, and returns what was in flight at both ends.

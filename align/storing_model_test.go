@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weirflow/weir/credit"
+	"github.com/weirflow/weir/internal/modelrun"
 	"github.com/weirflow/weir/segment"
 	"github.com/weirflow/weir/serde/event"
 	"pgregory.net/rapid"
@@ -23,111 +24,115 @@ import (
 func TestStoringModel(t *testing.T) {
 	dir := t.TempDir()
 	triggers, limits := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(2, 4).Draw(t, "channels")
-		limit := rapid.SampledFrom([]int64{-1, -1, 57, 133}).Draw(t, "limit")
-		var items []string
-		next := make([]int, n)
-		ended := make([]bool, n)
-		for range rapid.IntRange(0, 60).Draw(t, "items") {
-			ch := rapid.IntRange(0, n-1).Draw(t, "channel")
-			if ended[ch] {
-				continue
-			}
-			switch rapid.IntRange(0, 9).Draw(t, "what") {
-			case 0, 1, 2:
-				next[ch] += rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "step")
-				items = append(items, fmt.Sprintf("B %d %d", ch, next[ch]))
-			case 3:
-				next[ch]++
-				items = append(items, fmt.Sprintf("C %d %d", ch, next[ch]))
-			case 4:
-				if rapid.IntRange(0, 4).Draw(t, "end") == 0 {
-					ended[ch] = true
-					items = append(items, fmt.Sprintf("E %d", ch))
-				}
-			default:
-				items = append(items, fmt.Sprintf("b %d %d", ch, len(items)))
-			}
-		}
-		if len(items) == 0 {
-			return
-		}
-		// In pages of 19 bytes, which are what 10 bytes with their header count for in a file, both stores count alike, unless
-		// an event is stored. So limits are tried on each by itself.
-		var outs [2][]string
-		for i, bounded := range []bool{true, false} {
-			gate := &listGate{channels: n, items: parseItems(nil, strings.Join(items, ", "))}
-			in, err := NewStoring(StoringConfig{Limit: limit, PageSize: 19, Dirs: []string{dir}, Bounded: bounded, Gate: gate,
-				Clock: func() Now { return Now{} }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var out []string
-			if err := in.Register(oldTask{out: &out}); err != nil {
-				t.Fatal(err)
-			}
-			for end := false; !end; {
-				it, st, err := in.Poll()
-				switch {
-				case err != nil:
-					t.Fatal(err)
-				case st == credit.End:
-					end = true
-				case it.Event != nil:
-					out = append(out, fmt.Sprintf("E %d", it.Channel))
-				default:
-					out = append(out, fmt.Sprintf("b %d %d", it.Channel, it.Buf.Bytes()[0]))
-					it.Buf.Release()
-				}
-			}
-			s := in.(*Storing)
-			if s.queued != 0 || s.replay != nil || len(s.queue) != 0 || s.store.Bytes() != 0 || s.blocked.n != 0 {
-				t.Fatalf("not empty at the end: %+v", s)
-			}
-			if err := in.Close(); err != nil {
-				t.Fatal(err)
-			}
-			for ch := range n {
-				mine := func(l string) bool {
-					return !strings.HasPrefix(l[1:], fmt.Sprintf(" %d", ch)) || l[0] != 'b' && l[0] != 'E'
-				}
-				sent, got := slices.DeleteFunc(slices.Clone(items), mine), slices.DeleteFunc(slices.Clone(out), mine)
-				if !slices.Equal(sent, got) {
-					t.Fatalf("%v\nchannel %d: sent %v, got %v", items, ch, sent, got)
-				}
-			}
-			last := 0
-			for _, l := range out {
-				var id int
-				if _, err := fmt.Sscanf(l, "TRIGGER(%d)", &id); err == nil {
-					triggers++
-					if id <= last {
-						t.Fatalf("%v: trigger %d after %d", items, id, last)
-					}
-					last = id
-				}
-				if strings.Contains(l, "Limit") {
-					limits++
-				}
-			}
-			outs[i] = out
-		}
-		strip := func(out []string) []string { // the stores count differently
-			for i := range out {
-				out[i], _, _ = strings.Cut(out[i], "[")
-			}
-			return out
-		}
-		if limit < 0 && !slices.Equal(strip(outs[0]), strip(outs[1])) {
-			t.Fatalf("%v\nmemory %v\nfile   %v", items, outs[0], outs[1])
-		}
+	modelrun.Rounds(t, func(int) bool { // a hundred histories may miss something rare
+		rapid.Check(t, func(t *rapid.T) { storingHistory(t, dir, &triggers, &limits) })
+		return triggers >= 20 && limits > 0
 	})
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("%d spill files are left", len(left))
 	}
-	if triggers < 20 || limits == 0 {
-		t.Errorf("%d triggers, %d limits: not enough happened", triggers, limits)
+	t.Logf("%d triggers, %d limits", triggers, limits)
+}
+
+// storingHistory checks one random history, and adds what it met to triggers and limits.
+func storingHistory(t *rapid.T, dir string, triggers, limits *int) {
+	n := rapid.IntRange(2, 4).Draw(t, "channels")
+	limit := rapid.SampledFrom([]int64{-1, -1, 57, 133}).Draw(t, "limit")
+	var items []string
+	next := make([]int, n)
+	ended := make([]bool, n)
+	for range rapid.IntRange(0, 60).Draw(t, "items") {
+		ch := rapid.IntRange(0, n-1).Draw(t, "channel")
+		if ended[ch] {
+			continue
+		}
+		switch rapid.IntRange(0, 9).Draw(t, "what") {
+		case 0, 1, 2:
+			next[ch] += rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "step")
+			items = append(items, fmt.Sprintf("B %d %d", ch, next[ch]))
+		case 3:
+			next[ch]++
+			items = append(items, fmt.Sprintf("C %d %d", ch, next[ch]))
+		case 4:
+			if rapid.IntRange(0, 4).Draw(t, "end") == 0 {
+				ended[ch] = true
+				items = append(items, fmt.Sprintf("E %d", ch))
+			}
+		default:
+			items = append(items, fmt.Sprintf("b %d %d", ch, len(items)))
+		}
+	}
+	if len(items) == 0 {
+		return
+	}
+	// In pages of 19 bytes, which are what 10 bytes with their header count for in a file, both stores count alike, unless
+	// an event is stored. So limits are tried on each by itself.
+	var outs [2][]string
+	for i, bounded := range []bool{true, false} {
+		gate := &listGate{channels: n, items: parseItems(nil, strings.Join(items, ", "))}
+		in, err := NewStoring(StoringConfig{Limit: limit, PageSize: 19, Dirs: []string{dir}, Bounded: bounded, Gate: gate,
+			Clock: func() Now { return Now{} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		if err := in.Register(oldTask{out: &out}); err != nil {
+			t.Fatal(err)
+		}
+		for end := false; !end; {
+			it, st, err := in.Poll()
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case st == credit.End:
+				end = true
+			case it.Event != nil:
+				out = append(out, fmt.Sprintf("E %d", it.Channel))
+			default:
+				out = append(out, fmt.Sprintf("b %d %d", it.Channel, it.Buf.Bytes()[0]))
+				it.Buf.Release()
+			}
+		}
+		s := in.(*Storing)
+		if s.queued != 0 || s.replay != nil || len(s.queue) != 0 || s.store.Bytes() != 0 || s.blocked.n != 0 {
+			t.Fatalf("not empty at the end: %+v", s)
+		}
+		if err := in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for ch := range n {
+			mine := func(l string) bool {
+				return !strings.HasPrefix(l[1:], fmt.Sprintf(" %d", ch)) || l[0] != 'b' && l[0] != 'E'
+			}
+			sent, got := slices.DeleteFunc(slices.Clone(items), mine), slices.DeleteFunc(slices.Clone(out), mine)
+			if !slices.Equal(sent, got) {
+				t.Fatalf("%v\nchannel %d: sent %v, got %v", items, ch, sent, got)
+			}
+		}
+		last := 0
+		for _, l := range out {
+			var id int
+			if _, err := fmt.Sscanf(l, "TRIGGER(%d)", &id); err == nil {
+				*triggers++
+				if id <= last {
+					t.Fatalf("%v: trigger %d after %d", items, id, last)
+				}
+				last = id
+			}
+			if strings.Contains(l, "Limit") {
+				*limits++
+			}
+		}
+		outs[i] = out
+	}
+	strip := func(out []string) []string { // the stores count differently
+		for i := range out {
+			out[i], _, _ = strings.Cut(out[i], "[")
+		}
+		return out
+	}
+	if limit < 0 && !slices.Equal(strip(outs[0]), strip(outs[1])) {
+		t.Fatalf("%v\nmemory %v\nfile   %v", items, outs[0], outs[1])
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/weirflow/weir/internal/buildtag"
 	"github.com/weirflow/weir/ringbuf"
@@ -31,7 +30,7 @@ func TestDeadlockALN18(t *testing.T) {
 	if buildtag.Race {
 		rounds = 600
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it takes a second or two
+	ctx, cancel := context.WithTimeout(t.Context(), hang) // it takes a second or two
 	defer cancel()
 	var sum localCaseSum
 	for i := range rounds {

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/weirflow/weir/internal/modelrun"
 	"github.com/weirflow/weir/segment"
 	"github.com/weirflow/weir/serde/event"
 )
@@ -325,71 +326,74 @@ func (m *pairModel) drain() {
 
 func TestPairModel(t *testing.T) {
 	var total pairModel
-	rapid.Check(t, func(rt *rapid.T) {
-		n := rapid.IntRange(1, 3).Draw(rt, "subpartitions")
-		var cfg rigConfig
-		if rapid.Bool().Draw(rt, "batched") {
-			cfg.client.Policy = Batched{Max: 3}
-		}
-		p := newPair(t, n, rapid.IntRange(0, 3).Draw(rt, "exclusive"), rapid.IntRange(1, 4).Draw(rt, "floating"), cfg)
-		m := &pairModel{t: rt, p: p, subs: make([]pairSub, n)}
-		step := func(f func()) func(*rapid.T) {
-			return func(*rapid.T) {
-				f()
-				m.check()
-			}
-		}
-		actions := map[string]func(*rapid.T){
-			"add":   step(m.add),
-			"add2":  step(m.add),
-			"write": step(m.write),
-			"event": step(m.event),
-			"flush": step(func() { i, _ := m.sub(); p.s.w.Flush(i) }),
-			"deliver": step(func() {
-				down := rapid.SampledFrom([]int{1, 40, 47, 60, 1000}).Draw(rt, "down")
-				up := rapid.SampledFrom([]int{0, 1, 28, 1000}).Draw(rt, "up")
-				if err := p.deliver(down, up); err != nil {
-					rt.Fatal(err)
-				}
-			}),
-			"poll":  step(func() { m.poll() }),
-			"poll2": step(func() { m.poll() }),
-			"recycle": step(func() {
-				if len(m.held) > 0 {
-					m.giveBack(rapid.IntRange(0, len(m.held)-1).Draw(rt, "buffer"))
-				}
-			}),
-			"resume":     step(func() { i, _ := m.sub(); m.resume(i) }),
-			"prioritize": step(m.prioritize),
-			"full": step(func() {
-				p.full = rapid.Bool().Draw(rt, "sender")
-				p.r.wire.full = rapid.Bool().Draw(rt, "receiver")
-				p.s.wanted = true
-			}),
-			"release": step(func() {
-				if i, s := m.sub(); rapid.IntRange(0, 9).Draw(rt, "really") == 0 && !s.released && !s.ended {
-					s.released = true
-					p.r.gate.Release(i)
-					// Its place in the line would be an error of the next poll.
-					p.r.gate.leave(&p.r.gate.chans[i])
-					m.dropped++
-				}
-			}),
-		}
-		names := slices.Sorted(maps.Keys(actions))
-		for range rapid.IntRange(10, 120).Draw(rt, "steps") {
-			actions[rapid.SampledFrom(names).Draw(rt, "action")](rt)
-		}
-		m.drain()
-		p.close()
-		total.moved += m.moved
-		total.waited += m.waited
-		total.resumed += m.resumed
-		total.prioritized += m.prioritized
-		total.dropped += m.dropped
+	modelrun.Rounds(t, func(int) bool { // a hundred histories may miss something rare
+		rapid.Check(t, func(rt *rapid.T) { pairHistory(t, rt, &total) })
+		return total.moved > 0 && total.waited > 0 && total.resumed > 0 && total.prioritized > 0 && total.dropped > 0
 	})
-	if e := &total; e.moved == 0 || e.waited == 0 || e.resumed == 0 || e.prioritized == 0 || e.dropped == 0 {
-		t.Errorf("the test has not seen everything: %d buffers, %d waits, %d resumes, %d prioritized, %d released",
-			e.moved, e.waited, e.resumed, e.prioritized, e.dropped)
+	t.Logf("%d buffers, %d waits, %d resumes, %d prioritized, %d released", total.moved, total.waited, total.resumed, total.prioritized, total.dropped)
+}
+
+// pairHistory checks one random history, and adds what it met to total.
+func pairHistory(t *testing.T, rt *rapid.T, total *pairModel) {
+	n := rapid.IntRange(1, 3).Draw(rt, "subpartitions")
+	var cfg rigConfig
+	if rapid.Bool().Draw(rt, "batched") {
+		cfg.client.Policy = Batched{Max: 3}
 	}
+	p := newPair(t, n, rapid.IntRange(0, 3).Draw(rt, "exclusive"), rapid.IntRange(1, 4).Draw(rt, "floating"), cfg)
+	m := &pairModel{t: rt, p: p, subs: make([]pairSub, n)}
+	step := func(f func()) func(*rapid.T) {
+		return func(*rapid.T) {
+			f()
+			m.check()
+		}
+	}
+	actions := map[string]func(*rapid.T){
+		"add":   step(m.add),
+		"add2":  step(m.add),
+		"write": step(m.write),
+		"event": step(m.event),
+		"flush": step(func() { i, _ := m.sub(); p.s.w.Flush(i) }),
+		"deliver": step(func() {
+			down := rapid.SampledFrom([]int{1, 40, 47, 60, 1000}).Draw(rt, "down")
+			up := rapid.SampledFrom([]int{0, 1, 28, 1000}).Draw(rt, "up")
+			if err := p.deliver(down, up); err != nil {
+				rt.Fatal(err)
+			}
+		}),
+		"poll":  step(func() { m.poll() }),
+		"poll2": step(func() { m.poll() }),
+		"recycle": step(func() {
+			if len(m.held) > 0 {
+				m.giveBack(rapid.IntRange(0, len(m.held)-1).Draw(rt, "buffer"))
+			}
+		}),
+		"resume":     step(func() { i, _ := m.sub(); m.resume(i) }),
+		"prioritize": step(m.prioritize),
+		"full": step(func() {
+			p.full = rapid.Bool().Draw(rt, "sender")
+			p.r.wire.full = rapid.Bool().Draw(rt, "receiver")
+			p.s.wanted = true
+		}),
+		"release": step(func() {
+			if i, s := m.sub(); rapid.IntRange(0, 9).Draw(rt, "really") == 0 && !s.released && !s.ended {
+				s.released = true
+				p.r.gate.Release(i)
+				// Its place in the line would be an error of the next poll.
+				p.r.gate.leave(&p.r.gate.chans[i])
+				m.dropped++
+			}
+		}),
+	}
+	names := slices.Sorted(maps.Keys(actions))
+	for range rapid.IntRange(10, 120).Draw(rt, "steps") {
+		actions[rapid.SampledFrom(names).Draw(rt, "action")](rt)
+	}
+	m.drain()
+	p.close()
+	total.moved += m.moved
+	total.waited += m.waited
+	total.resumed += m.resumed
+	total.prioritized += m.prioritized
+	total.dropped += m.dropped
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"testing"
-	"time"
 
 	"github.com/weirflow/weir/ringbuf"
 	"github.com/weirflow/weir/serde/event"
@@ -19,7 +18,7 @@ func TestLoopAndTask(t *testing.T) {
 	p.r.link.wake = wake.Wake
 	// The task's own way back for buffers wakes the loop, too.
 	recv := p.r.recv
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
 
 	done := make(chan error, 1)
