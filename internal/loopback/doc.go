@@ -3,5 +3,5 @@
 // The one idea: the ports that systems give to outgoing connections are no good for that, since between two lives of a process one of them
 // may be taken by a connection of anybody. Those below are only taken by who asks for them.
 //
-// Invariant: an address that FreeAddr returned is free at that moment.
+// Invariant: an address that FreeAddr returned is free at that moment, and is not returned again soon.
 package loopback
