@@ -101,6 +101,22 @@ var tasks = []Mutant{
 		Tests: []string{"task.TestRecordedSelection"},
 	},
 	{
+		Name:  "last-buffer-kept",
+		What:  "a buffer that is used up stays with the input until another one comes",
+		File:  "task/input.go",
+		Old:   "\t\tin.last.Done() // the sender's next credit\n",
+		New:   "",
+		Tests: []string{"task.TestLastBufferGoesHome"},
+	},
+	{
+		Name:  "part-outlives-channel",
+		What:  "a channel that ends keeps what it had of a record",
+		File:  "task/input.go",
+		Old:   "\t\tin.closeChannel(it.Channel)\n",
+		New:   "",
+		Tests: []string{"task.TestEndOfPartitionDropsPart"},
+	},
+	{
 		Name:  "record-past-priority",
 		What:  "a batch goes on although a priority event waits",
 		File:  "task/input.go",
