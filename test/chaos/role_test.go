@@ -28,7 +28,7 @@ const (
 	sinks   = 2
 	keys    = 11 // of each source
 
-	memberTimeout = 400 * time.Millisecond
+	memberTimeout = time.Second
 	interval      = 15 * time.Millisecond
 	patience      = 30 * time.Second // for whoever is away
 )

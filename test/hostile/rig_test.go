@@ -129,9 +129,13 @@ type victim struct {
 // newVictim makes the node. It serves the honest transfer, or, if reads, takes it.
 func newVictim(t *testing.T, reads bool, conf *tls.Config) *victim {
 	v := &victim{t: t, log: &lines{}, tls: conf}
-	cfg := weir.Config{TLS: conf, Logger: slog.New(slog.NewTextHandler(v.log, nil))}
-	if os.Getenv("HOSTILE") == "" && !strings.HasSuffix(t.Name(), "connections") { // thousands take longer to come
-		cfg.HandshakeTimeout = 2 * time.Second // the default of 10 s is for make hostile, which has the time
+	cfg := weir.Config{TLS: conf, Logger: slog.New(slog.NewTextHandler(v.log, nil)), RequestTimeout: hang}
+	switch {
+	case os.Getenv("HOSTILE") != "":
+	case strings.HasSuffix(t.Name(), "connections"): // thousands take longer to come
+		cfg.HandshakeTimeout = 20 * time.Second
+	case strings.Contains(t.Name(), "stall"):
+		cfg.HandshakeTimeout = 5 * time.Second // the default of 10 s is for make hostile, which has the time
 	}
 	other := weir.Config{TLS: conf}
 	if reads {

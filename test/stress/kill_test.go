@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// soon is how fast a survivor must say who is gone, and be as it was before.
-	soon = 5 * time.Second
-	// longest is how long after the start of an exchange its end is killed at the latest.
+	// soon is how long a survivor may take to say who is gone, and to be as it was before, until it counts as hanging.
+	soon = time.Minute
+	// longest is how long after the start of an exchange its end is killed at the latest; where that is too early, more and more.
 	longest = 60 * time.Millisecond
 	// extra kills are tried, at most, when none hit data in flight.
 	extra = 20
@@ -52,6 +52,7 @@ func TestKillEitherEnd(t *testing.T) {
 	done := 0
 	for i := 0; i < kills || i < kills+extra && slices.Contains(s.inFlight[:], 0); i++ {
 		done = i + 1
+		s.longest = longest << min(max(0, i-kills)/2, 6)
 		what, f := "a sender", s.senderIsKilled
 		if i%2 == 1 {
 			what, f = "a receiver", s.receiverIsKilled
@@ -92,6 +93,7 @@ type survivor struct {
 	written       int64 // to steadyOut; once steady is done
 	base          state
 
+	longest  time.Duration
 	inFlight [2]int // kills that hit data in flight, of senders and of receivers
 	early    int    // kills before the connection was there
 	slowest  time.Duration
@@ -283,7 +285,7 @@ func (s *survivor) senderIsKilled(i int, r *rand.Rand) error {
 	var n atomic.Int64
 	got := make(chan error, 1)
 	go func() { got <- count(s.ctx, in, 0, subs, pause, &n) }()
-	time.Sleep(time.Duration(r.Int64N(int64(longest)))) // the random moment
+	time.Sleep(time.Duration(r.Int64N(int64(s.longest)))) // the random moment
 	before := n.Load()
 	victim.kill()
 	killed := time.Now()
@@ -339,14 +341,20 @@ func (s *survivor) receiverIsKilled(i int, r *rand.Rand) (err error) {
 		written, err = writeUntil(ctx, out, &dead)
 		said <- err
 	}()
-	time.Sleep(time.Duration(r.Int64N(int64(longest)))) // the random moment
+	time.Sleep(time.Duration(r.Int64N(int64(s.longest)))) // the random moment
 	st := out.Stats(weir.OutputStats{})
 	victim.kill()
 	killed := time.Now()
 	dead.Store(true)
-	await, stop := context.WithTimeout(ctx, time.Second)
-	none := out.AwaitConsumers(await)
-	stop()
+	var none error
+	for end := killed.Add(soon); ; {
+		await, stop := context.WithTimeout(ctx, time.Second)
+		none = out.AwaitConsumers(await)
+		stop()
+		if none == nil || strings.Contains(none.Error(), "[0]") || time.Now().After(end) { // the other one may not be there yet
+			break
+		}
+	}
 	if none != nil { // killed before it had asked for anything: nobody is gone, but one is missing
 		s.early++
 		cancel()

@@ -52,7 +52,7 @@ func (r role) run() error {
 	go func() { // standard input ends when the parent wants no more, or is gone
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		enough.Store(true)
-		time.Sleep(20 * time.Second)
+		time.Sleep(2 * soon)
 		os.Exit(2) // it did not come to an end
 	}()
 	if r.Addr == "" {
