@@ -282,10 +282,10 @@ func (o *Output) wanted() bool {
 
 func (o *Output) goneErr() error {
 	switch _, cause := o.out.Gone(); {
+	case cause != nil: // first: a partition that fails is gone before its subpartitions are
+		return o.error(cause)
 	case !o.out.Deserted():
 		return o.error(ErrClosed)
-	case cause != nil:
-		return o.error(cause)
 	}
 	return o.lostErr(o.out.Lost())
 }
