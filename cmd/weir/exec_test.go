@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // limit is how long a test may take before it counts as hanging.
-const limit = 60 * time.Second
+const limit = 3 * time.Minute
 
 func limited(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

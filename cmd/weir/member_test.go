@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirflow/weir/checkpoint"
+	"github.com/weirflow/weir/internal/modelrun"
 )
 
 // crew is a pipeline of processes of the tool: two that send files, two that receive, and their coordinator.
@@ -26,7 +27,8 @@ type crew struct {
 
 const crewLines = 80_000 // of each input
 
-func newCrew(t *testing.T, mode string) *crew {
+// newCrew makes a crew that runs for the longer the larger slower is: on a slow machine everything that is to happen takes its time.
+func newCrew(t *testing.T, mode string, slower int) *crew {
 	c := &crew{t: t, dir: t.TempDir(), coord: deadAddr(t), args: map[string][]string{}, at: map[string]*process{}}
 	for i := range 2 {
 		c.inputs = append(c.inputs, file(t, lines(crewLines, func(n int) string { return fmt.Sprintf("%d %d", i, n) })))
@@ -34,11 +36,11 @@ func newCrew(t *testing.T, mode string) *crew {
 		c.member(fmt.Sprintf("send%d", i), "send", "--listen", c.addrs[i], "--name", "x", "--subpartitions", "2", c.inputs[i])
 	}
 	for i := range 2 {
-		args := []string{"--name", "x", "--subpartition", fmt.Sprint(i), "--rate", "20000", "--exclusive", "2", "--floating", "2", "--out", c.out()}
+		args := []string{"--name", "x", "--subpartition", fmt.Sprint(i), "--rate", fmt.Sprint(20_000 >> min(slower, 5)), "--exclusive", "2", "--floating", "2", "--out", c.out()}
 		c.member(fmt.Sprintf("recv%d", i), "recv", append(args, c.addrs...)...)
 	}
 	c.args["coordinate"] = []string{"coordinate", "--listen", c.coord, "--checkpoint-dir", filepath.Join(c.dir, "checkpoints"),
-		"--members", "send0,send1,recv0,recv1", "--interval", "20ms", "--mode", mode, "--alignment-timeout", "5ms", "--member-timeout", "5s"}
+		"--members", "send0,send1,recv0,recv1", "--interval", "20ms", "--mode", mode, "--alignment-timeout", "5ms", "--member-timeout", "30s"}
 	return c
 }
 
@@ -55,27 +57,51 @@ func (c *crew) start(names ...string) {
 	}
 }
 
-// completed waits until the coordinator that runs now has completed n checkpoints.
-func (c *crew) completed(n int) {
+// completed waits until the coordinator that runs now has completed n checkpoints. False: all data came to its end before.
+func (c *crew) completed(n int) bool {
+	c.t.Helper()
+	return c.coordinated("completed", n)
+}
+
+// coordinated waits until the coordinator that runs now has printed n lines with what. False: it has ended before.
+func (c *crew) coordinated(what string, n int) bool {
 	c.t.Helper()
 	p := c.at["coordinate"]
 	for {
 		p.mu.Lock()
 		got := 0
 		for _, line := range p.stdout {
-			if strings.Contains(line, "completed") {
+			if strings.Contains(line, what) {
 				got++
 			}
 		}
 		p.mu.Unlock()
 		if got >= n {
-			return
+			return true
 		}
 		select {
 		case <-p.done:
-			c.t.Fatalf("the coordinator ended after %d checkpoints, want %d: %v\n%s", got, n, p.err, strings.Join(p.stderr, "\n"))
+			if p.err != nil {
+				c.t.Fatalf("the coordinator ended after %d times %q, want %d: %v\n%s", got, what, n, p.err, strings.Join(p.stderr, "\n"))
+			}
+			return false
 		case <-time.After(2 * time.Millisecond):
 		}
+	}
+}
+
+// again kills a member and starts it, and waits until the coordinator that runs now has opened its nth epoch because of that.
+func (c *crew) again(member string, n int) bool {
+	c.t.Helper()
+	c.at[member].kill()
+	c.start(member)
+	return c.coordinated("epoch ", n)
+}
+
+// stop ends what still runs.
+func (c *crew) stop() {
+	for _, p := range c.at {
+		p.kill()
 	}
 }
 
@@ -143,22 +169,25 @@ func TestKilledMembersGoOn(t *testing.T) {
 	for _, mode := range []string{"aligned", "unaligned", "timed"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			c := newCrew(t, mode)
-			c.start("coordinate", "send0", "send1", "recv0", "recv1")
-			c.completed(2)
-			c.at["recv0"].kill()
-			c.start("recv0")
-			c.completed(4)
-			c.at["send1"].kill()
-			c.start("send1")
-			c.completed(6)
-			if n := c.epochs(); n != 3 {
-				t.Errorf("%d epochs, want 3: nothing was killed while it ran, or more than that failed", n)
-			}
-			c.at["coordinate"].kill() // data goes on flowing
-			c.start("coordinate")
-			c.completed(1)
-			c.finish()
+			modelrun.Rounds(t, func(i int) bool {
+				c := newCrew(t, mode, i)
+				c.start("coordinate", "send0", "send1", "recv0", "recv1")
+				if !c.completed(2) || !c.again("recv0", 2) || !c.completed(4) || !c.again("send1", 3) || !c.completed(6) {
+					c.stop() // the data came to its end before all of that had happened
+					return false
+				}
+				if n := c.epochs(); n != 3 {
+					t.Errorf("%d epochs, want 3: more failed than was killed", n)
+				}
+				c.at["coordinate"].kill() // data goes on flowing
+				c.start("coordinate")
+				if !c.completed(1) {
+					c.stop()
+					return false
+				}
+				c.finish()
+				return true
+			})
 		})
 	}
 }
@@ -166,13 +195,24 @@ func TestKilledMembersGoOn(t *testing.T) {
 // TestOlderProcessIsFenced: of two processes with one name the older ends with an error that says so, and commits nothing more.
 func TestOlderProcessIsFenced(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, "aligned")
-	c.start("coordinate", "send0", "send1", "recv0", "recv1")
-	c.completed(3)
-	old := c.at["recv1"]
-	c.start("recv1")
-	old.fails("recv1", checkpoint.ErrReplaced.Error())
-	c.finish()
+	modelrun.Rounds(t, func(i int) bool {
+		c := newCrew(t, "aligned", i)
+		c.start("coordinate", "send0", "send1", "recv0", "recv1")
+		if !c.completed(3) {
+			c.stop()
+			return false
+		}
+		old := c.at["recv1"]
+		c.start("recv1")
+		if <-old.done; old.err == nil { // it had come to its end before
+			old.kill()
+			c.stop()
+			return false
+		}
+		old.fails("recv1", checkpoint.ErrReplaced.Error())
+		c.finish()
+		return true
+	})
 }
 
 // TestCoordinatorFlags: what is missing or wrong is named.

@@ -15,7 +15,7 @@ import (
 	"github.com/weirflow/weir/credit"
 )
 
-const limit = 30 * time.Second
+const limit = time.Minute
 
 // run runs a proxy and returns how to stop it, which gives Run's error.
 func run(t *testing.T, target string, cfg Config, sink Sink) (addr string, stop func() error) {
@@ -244,13 +244,14 @@ func TestProxyErrors(t *testing.T) {
 			t.Errorf("%q was accepted", c)
 		}
 	}
-	// A target that refuses is a note, and the client is told by the end of its connection.
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	// A target that refuses is a note, and the client is told by the end of its connection. Where a connection begins nobody listens, and
+	// nobody else can meanwhile.
+	taken, err := net.DialTimeout("tcp", echo(t), limit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close()
-	addr, stop := run(t, l.Addr().String(), Config{}, &r)
+	defer taken.Close()
+	addr, stop := run(t, taken.LocalAddr().String(), Config{}, &r)
 	c, err := net.DialTimeout("tcp", addr, limit)
 	if err != nil {
 		t.Fatal(err)
