@@ -153,9 +153,10 @@ func TestNET06Registration(t *testing.T) {
 			open = open[:len(open)-1]
 		}
 	}
-	for end := time.Now().Add(hang); int(closes.Load()) < n-len(open) && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	until(t, "all are served", func() (ok bool) { // those of the end may not be accepted yet
+		inTurn(t, l, func() { ok = int(closes.Load()) >= n-len(open) && len(l.conns) >= len(open) })
+		return ok
+	})
 	inTurn(t, l, func() {
 		if int(closes.Load()) != n-len(open) || len(l.conns) != len(open) {
 			t.Errorf("%d closed, %d open, want %d and %d", closes.Load(), len(l.conns), n-len(open), len(open))
@@ -227,12 +228,7 @@ func TestNET07PartialWrite(t *testing.T) {
 	for off := false; !off; { // the last write is known to the loop a moment after the bytes are here
 		inTurn(t, l, func() { off = c.sys.mask == unix.EPOLLIN })
 	}
-	time.Sleep(20 * time.Millisecond)
-	before := l.turns.Load()
-	time.Sleep(100 * time.Millisecond)
-	if n := l.turns.Load() - before; n > 8 {
-		t.Errorf("%d turns in 100 ms of silence", n)
-	}
+	quiet(t, l, "in silence")
 }
 
 // NET-08: the loop spins on EPOLLHUP while read gives EAGAIN.
@@ -271,27 +267,32 @@ func TestNET10BlackHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", sa.(*unix.SockaddrInet4).Port)
-	for range 8 {
-		nc, err := net.DialTimeout("tcp", addr, 50*time.Millisecond)
-		if err != nil {
-			break
-		}
-		defer nc.Close()
+	nc, err := net.DialTimeout("tcp", addr, hang)
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer nc.Close()
+	until(t, "the queue is full", func() bool {
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Unacked > info.Sacked // of a listener: how many wait, and how many may
+	})
 	l := newLoop(t, LoopConfig{})
 	before := openFDs(t)
+	start := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	start := time.Now()
 	c, err := l.Dial(ctx, "tcp", addr, &funcs{})
 	d := time.Since(start)
 	if c != nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), addr) {
 		t.Fatalf("got %v, %v", c, err)
 	}
-	if d < 250*time.Millisecond || d > hang/2 {
+	if d < 250*time.Millisecond {
 		t.Fatalf("took %v", d)
 	}
-	for end := time.Now().Add(hang); openFDs(t) != before; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(hang); openFDs(t) > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d descriptors, %d before", openFDs(t), before)
 		}
@@ -301,8 +302,8 @@ func TestNET10BlackHole(t *testing.T) {
 // NET-11: an event for a closed descriptor is applied to a new connection that got the same number.
 func TestNET11NumberUsedAgain(t *testing.T) {
 	l := manual(t, nil)
-	n := rounds(2000)
-	for range n {
+	again := 0
+	for range rounds(2000) {
 		var conns [2]*Conn
 		var peers [2]int
 		var third *Conn
@@ -320,8 +321,8 @@ func TestNET11NumberUsedAgain(t *testing.T) {
 					t.Error("an event of the old connection was applied to the new one")
 					return nil
 				}})
-				if third.sys.fd != number {
-					t.Fatalf("the case did not happen: number %d, not %d", third.sys.fd, number)
+				if third.sys.fd == number { // unless a lower one has become free meanwhile
+					again++
 				}
 				// Data in the new one makes a wrong event visible; it is read before the next turn finds it.
 				_, _ = unix.Write(thirdPeer, []byte{3})
@@ -342,6 +343,9 @@ func TestNET11NumberUsedAgain(t *testing.T) {
 		for _, p := range append(peers[:], thirdPeer) {
 			_ = unix.Close(p)
 		}
+	}
+	if again == 0 {
+		t.Error("the case did not happen: no number was used again")
 	}
 }
 
@@ -390,6 +394,9 @@ func TestNET12WakeDuringClose(t *testing.T) {
 		}
 		if l.Post(func() {}) {
 			t.Fatal("post after close")
+		}
+		for end := time.Now().Add(hang); late.Load() == 0 && time.Now().Before(end); { // until the others have run
+			runtime.Gosched()
 		}
 		stop.Store(true)
 		wg.Wait()
@@ -444,8 +451,11 @@ func TestNET15RegistrationFails(t *testing.T) {
 			t.Errorf("client %d: %v", i+1, err)
 		}
 	}
-	if got := openFDs(t) - before; got != 9 || reports.Load() != 1 {
-		t.Errorf("%d more descriptors, want 9; %d reports", got, reports.Load())
+	served := 0
+	inTurn(t, l, func() { served = len(l.conns) })
+	// There may have been some at the beginning that were about to be closed.
+	if got := openFDs(t) - before; got > 9 || served != 4 || reports.Load() != 1 {
+		t.Errorf("%d more descriptors, want 9; %d connections; %d reports", got, served, reports.Load())
 	}
 	for _, nc := range conns {
 		_ = nc.Close()

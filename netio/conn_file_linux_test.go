@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,7 +123,7 @@ func TestSendFromFile(t *testing.T) {
 func TestFileTruncatedWhileSent(t *testing.T) {
 	const size = 4 << 20
 	file, f := patternFile(t, size)
-	l := newLoop(t, LoopConfig{})
+	l := newLoop(t, LoopConfig{Socket: SocketOptions{SendBuffer: 64 << 10}}) // the kernel holds little of it
 	ends := make(chan error, 1)
 	addr := listen(t, l, func(c *Conn) Handler {
 		s := &fileSender{file: file, size: size}
@@ -131,6 +132,9 @@ func TestFileTruncatedWhileSent(t *testing.T) {
 	})
 	other := dialNet(t, listen(t, l, echo))
 	nc := dialNet(t, addr)
+	if err := nc.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := io.ReadFull(nc, make([]byte, 100_000)); err != nil {
 		t.Fatal(err)
 	}

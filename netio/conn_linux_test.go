@@ -17,7 +17,6 @@ func TestLowatLoneFrame(t *testing.T) {
 	k.b.acquire()
 	defer k.a.Release()
 	defer k.b.Release()
-	worst := time.Duration(0)
 	for range 20 {
 		for end := time.Now().Add(hang); len(k.b.raised) == 0; {
 			k.allow(20)
@@ -46,19 +45,14 @@ func TestLowatLoneFrame(t *testing.T) {
 		}
 		for !k.sink.ready() {
 			k.b.Turn(Wait(hang))
-			if time.Since(start) > hang {
-				t.Fatal("the frame does not arrive")
+			if time.Since(start) >= hang {
+				t.Fatal("the frame does not arrive while the loop sleeps")
 			}
 		}
-		worst = max(worst, time.Since(start))
 		if len(k.b.raised) != 0 {
 			t.Fatal("still raised after a small frame")
 		}
 	}
-	if worst > 20*20*lowatWait { // twenty times the hang limit of 20 ms
-		t.Errorf("a lone frame waited %v", worst)
-	}
-	t.Logf("a lone frame waited %v at most", worst)
 }
 
 // A loop that polls lowers it once polling has brought nothing, before it sleeps.
@@ -74,7 +68,7 @@ func TestLowatPollingLowers(t *testing.T) {
 		}
 	}
 	k.b.conns[0].setLowat(true)
-	for k.b.spin(k.b.pollFor(), nil) { // what there is to do at the beginning
+	for k.b.spin(k.b.cfg.Poll, nil) { // what there is to do at the beginning
 	}
 	if n := len(k.b.raised); n != 0 {
 		t.Errorf("%d connections are raised after an idle time", n)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirflow/weir/internal/modelrun"
 	"github.com/weirflow/weir/ringbuf"
 )
 
@@ -35,10 +36,16 @@ func (f *feeder) Poll() bool {
 
 // TestDriverGivesWay: a follower that a turn woke runs before the driver's next turns, even on the driver's own thread.
 func TestDriverGivesWay(t *testing.T) {
-	l := newLoop(t, LoopConfig{Standby: -1})
-	if l.oneP {
+	if newLoop(t, LoopConfig{Standby: -1}).oneP {
 		t.Skip("with one P from the start the loop has other rules")
 	}
+	modelrun.Rounds(t, func(int) bool { return givesWay(t) })
+}
+
+// givesWay tells whether followers ran in time in most turns. On a machine that is busy with other things the driver does not always give
+// way: it takes a late return for goroutines that compute.
+func givesWay(t *testing.T) bool {
+	l := newLoop(t, LoopConfig{Standby: -1})
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const rounds = 200
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -80,8 +87,6 @@ func TestDriverGivesWay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// At first the driver is interrupted by nobody but the scheduler, until the two follow it.
-	if f.late > rounds/4 {
-		t.Errorf("a follower that was woken ran after the next turn %d times of %d", f.late, rounds)
-	}
+	t.Logf("a follower that was woken ran after the next turn %d times of %d", f.late, rounds)
+	return f.late <= rounds/4 // at first the driver is interrupted by nobody but the scheduler, until the two follow it
 }

@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // hang is how long a test waits for something that has to happen.
-const hang = 20 * time.Second
+const hang = time.Minute
 
 // funcs is a Handler made of functions; nil ones do nothing.
 type funcs struct {
@@ -102,6 +102,21 @@ func dialNet(t testing.TB, addr net.Addr) net.Conn {
 	return nc
 }
 
+// quiet waits until the loop rests: a loop that turns round on something never does. What is still on its way takes turns of its own.
+func quiet(t testing.TB, l *Loop, what string) {
+	t.Helper()
+	const most, calm = 20, 3 // turns in a while; a loop that turns round makes ten thousand
+	times := 0
+	until(t, "the loop rests "+what, func() bool {
+		before := l.turns.Load()
+		time.Sleep(30 * time.Millisecond)
+		if times++; l.turns.Load()-before > most {
+			times = 0
+		}
+		return times == calm
+	})
+}
+
 // inTurn runs f in a turn of the loop and waits for it.
 func inTurn(t testing.TB, l *Loop, f func()) {
 	t.Helper()
@@ -110,6 +125,16 @@ func inTurn(t testing.TB, l *Loop, f func()) {
 		t.Fatal("post refused")
 	}
 	wait(t, done, "posted function")
+}
+
+// until waits for something that only polling can find out.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(hang); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: does not happen", what)
+		}
+	}
 }
 
 func wait(t testing.TB, c <-chan struct{}, what string) {

@@ -28,6 +28,7 @@ var modes = []struct {
 func eachMode(t *testing.T, f func(t *testing.T, l *Loop)) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
+			m.cfg.Grace = hang // it bounds what is sent after the peer's end, too
 			f(t, newLoop(t, m.cfg))
 		})
 	}

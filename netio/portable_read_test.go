@@ -94,7 +94,11 @@ func TestPortablePause(t *testing.T) {
 	}
 	p := make([]byte, total)
 	pattern(p, 0)
-	_ = here.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	go func() {
+		defer func() { _ = here.SetWriteDeadline(time.Unix(1, 0)) }()
+		for end := time.Now().Add(hang); !c.p.in.full.Load() && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		}
+	}()
 	n, err := here.Write(p)
 	if err == nil || n == 0 || n > aheadSize {
 		t.Fatalf("a paused connection took %d bytes, %v", n, err)

@@ -114,7 +114,7 @@ func TestTLSInPieces(t *testing.T) {
 	eachVersion(t, func(t *testing.T, cfg *tls.Config) {
 		for name, size := range sizes {
 			t.Run(name, func(t *testing.T) {
-				l := newLoop(t, LoopConfig{})
+				l := newLoop(t, LoopConfig{Grace: hang}) // the rest goes back after the peer's end
 				total := 3 << 20
 				if name == "bytes" {
 					total = 40_000
@@ -191,6 +191,9 @@ func TestTLSCloseWithFullSocket(t *testing.T) {
 					t.Errorf("%d bytes are still queued", c.out.bytes)
 				}
 				c.Close(nil) // does nothing
+				if reads && c.sys.tls.limit != nil {
+					c.sys.tls.limit.Reset(hang) // however slow the machine is
+				}
 			})
 			if reads {
 				got, buf := 0, make([]byte, 64<<10)
@@ -215,7 +218,7 @@ func TestTLSCloseWithFullSocket(t *testing.T) {
 			case <-time.After(hang):
 				t.Fatal("no OnClose")
 			}
-			if d := time.Since(begin); !reads && d < goodbyeLimit || d > goodbyeLimit+10*time.Second {
+			if d := time.Since(begin); !reads && d < goodbyeLimit {
 				t.Errorf("it took %v", d)
 			}
 			if n := openFDs(t); n >= fds {
@@ -315,11 +318,7 @@ func TestTLSPause(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		before := l.turns.Load()
-		time.Sleep(30 * time.Millisecond) // a loop that turns round makes ten thousand
-		if n := l.turns.Load() - before; n > 200 {
-			t.Errorf("%d turns while paused", n)
-		}
+		quiet(t, l, "while paused")
 		inTurn(t, l, func() {
 			if got != 0 {
 				t.Errorf("%d bytes in spite of the pause", got)
@@ -641,8 +640,12 @@ func TestTLSKeyUpdateFlood(t *testing.T) {
 	got := 0
 	_, c, r := newRecords(t, l, &funcs{read: func(_ *Conn, p []byte) error { got += len(p); return nil }})
 	sent, rest := 0, []byte(nil)
+	choked := func() (ok bool) {
+		inTurn(t, l, func() { ok = c.blocked && c.sys.tls.choked() })
+		return ok
+	}
 	for end := time.Now().Add(hang); ; {
-		var p []byte
+		p := rest
 		for range 100 {
 			for range 10 { // crypto/tls allows 16 without data
 				p = r.update(p)
@@ -652,24 +655,19 @@ func TestTLSKeyUpdateFlood(t *testing.T) {
 		}
 		_ = r.nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 		n, err := r.nc.Write(p)
-		if err != nil {
-			rest = p[n:]
+		if rest = p[n:]; err != nil && choked() { // not merely slow
 			break
 		}
 		if time.Now().After(end) {
 			t.Fatal("the connection reads for ever")
 		}
 	}
-	before := l.turns.Load()
 	inTurn(t, l, func() {
 		if k := c.sys.tls; !c.blocked || !k.choked() || k.sealed() > sealSpace+2*repliesMax || c.sys.mask != unix.EPOLLOUT {
 			t.Errorf("blocked %v, %d bytes of answers, mask %x", c.blocked, k.sealed(), c.sys.mask)
 		}
 	})
-	time.Sleep(30 * time.Millisecond) // a loop that turns round makes ten thousand
-	if n := l.turns.Load() - before; n > 200 {
-		t.Errorf("%d turns while the socket is full", n)
-	}
+	quiet(t, l, "while the socket is full")
 	// It fetches them after all.
 	_ = r.nc.SetDeadline(time.Now().Add(hang))
 	drained := newOnce()

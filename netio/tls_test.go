@@ -88,16 +88,6 @@ func stats(t testing.TB, l *Loop) (s Stats) {
 	return s
 }
 
-// until waits for something that only polling can find out.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(hang); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: does not happen", what)
-		}
-	}
-}
-
 func TestTLSExchange(t *testing.T) {
 	cfg := testcert.New(t, "authority").TLS(t, "node")
 	for name, version := range map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13} {
@@ -161,7 +151,6 @@ func TestTLSDeadline(t *testing.T) {
 	l, r := tlsLoop(t)
 	addr := listenTLS(t, l, TLS{Config: ca.TLS(t, "node"), Handshake: 300 * time.Millisecond}, echo)
 	silent, slow := dialNet(t, addr), dialNet(t, addr)
-	begin := time.Now()
 	stop := make(chan struct{})
 	go func() {
 		defer close(stop)
@@ -178,6 +167,10 @@ func TestTLSDeadline(t *testing.T) {
 		}
 	}()
 	plain := dialNet(t, listen(t, l, echo))
+	until(t, "both are at it", func() bool { // or are cut off already
+		st := stats(t, l)
+		return st.HalfOpen+int(st.HandshakesFailed) == 2
+	})
 	for range 20 {
 		if _, err := plain.Write([]byte{1}); err != nil {
 			t.Fatal(err)
@@ -186,16 +179,10 @@ func TestTLSDeadline(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := stats(t, l).HalfOpen; n != 2 && time.Since(begin) < 200*time.Millisecond {
-		t.Errorf("%d half open", n)
-	}
 	for _, nc := range []net.Conn{silent, slow} {
 		if err := r.await(t, 1, handshakeOf(nc))[0]; !errors.Is(err, ErrHandshakeTimeout) {
 			t.Errorf("report: %v", err)
 		}
-	}
-	if d := time.Since(begin); d > 5*time.Second {
-		t.Errorf("it took %v", d)
 	}
 	if _, err := silent.Read(make([]byte, 1)); err == nil {
 		t.Error("the silent peer's connection is still open")
@@ -212,9 +199,10 @@ func TestTLSHalfOpenBound(t *testing.T) {
 	begin := time.Now()
 	cfg := testcert.New(t, "authority").TLS(t, "node")
 	l, r := tlsLoop(t)
-	addr := listenTLS(t, l, TLS{Config: cfg, Handshake: 400 * time.Millisecond, HalfOpen: bound}, echo)
+	addr := listenTLS(t, l, TLS{Config: cfg, Handshake: hang, HalfOpen: bound}, echo)
+	var silents []net.Conn
 	for range silent {
-		dialNet(t, addr)
+		silents = append(silents, dialNet(t, addr))
 	}
 	until(t, "full", func() bool {
 		n := stats(t, l).HalfOpen
@@ -227,15 +215,18 @@ func TestTLSHalfOpenBound(t *testing.T) {
 	if a := (*AcceptError)(nil); !errors.As(err, &a) || a.Addr != addr.String() || !strings.Contains(err.Error(), "4") {
 		t.Errorf("report: %v", err)
 	}
-	until(t, "a client gets its turn", func() bool { // a busy machine may be too slow for one handshake
-		tc := tls.Client(dialNet(t, addr), &tls.Config{RootCAs: cfg.RootCAs, Certificates: cfg.Certificates, ServerName: "localhost"})
-		p := make([]byte, 1)
-		if _, err := tc.Write([]byte{7}); err != nil {
-			return false
-		}
-		_, err := io.ReadFull(tc, p)
-		return err == nil && p[0] == 7
-	})
+	nc := dialNet(t, addr)
+	for _, c := range silents {
+		_ = c.Close()
+	}
+	tc := tls.Client(nc, &tls.Config{RootCAs: cfg.RootCAs, Certificates: cfg.Certificates, ServerName: "localhost"})
+	p := make([]byte, 1)
+	if _, err := tc.Write([]byte{7}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(tc, p); err != nil || p[0] != 7 {
+		t.Errorf("who waited got %d, %v", p[0], err)
+	}
 	if st := stats(t, l); st.HandshakesFailed < silent-bound || st.Handshakes < 1 {
 		t.Errorf("%+v", st)
 	}
@@ -263,7 +254,7 @@ func TestTLSCloseWithHalfOpen(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, nc := range silent {
-				if _, err := nc.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+				if _, err := nc.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Fatalf("still open: %v", err)
 				}
 			}
@@ -437,7 +428,6 @@ func TestEndOfStreamBlocksNoTurn(t *testing.T) {
 	defer b.Close()
 	s := &stuckEnd{Conn: a, free: make(chan struct{})}
 	ended := make(chan error, 1)
-	begin := time.Now()
 	c, err := l.Adopt(s, &funcs{
 		open:  func(c *Conn) { c.CloseWrite() },
 		close: func(_ *Conn, err error) { ended <- err },
@@ -462,9 +452,6 @@ func TestEndOfStreamBlocksNoTurn(t *testing.T) {
 		}
 	case <-time.After(hang):
 		t.Fatal("no OnClose")
-	}
-	if d := time.Since(begin); d > 10*time.Second {
-		t.Errorf("it took %v", d)
 	}
 }
 
