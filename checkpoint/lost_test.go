@@ -150,7 +150,7 @@ func TestConnectionsCut(t *testing.T) {
 func TestSilentMember(t *testing.T) {
 	ctx := testContext(t)
 	c, _ := coordinatorOf(t, CoordinatorConfig{
-		Members: []string{"a", "b"}, Store: dirStore(t), Interval: time.Hour, MemberTimeout: 300 * time.Millisecond,
+		Members: []string{"a", "b"}, Store: dirStore(t), Interval: time.Hour, MemberTimeout: 4 * time.Second, // longer than one that is not silent may be kept from running
 	})
 	p := proxyTo(t, c.Addr().String())
 	a := memberOf(t, nil, MemberConfig{Name: "a", Coordinator: p.addr()})
@@ -367,7 +367,7 @@ func TestManyParts(t *testing.T) {
 func TestCoordinatorAway(t *testing.T) {
 	ctx := testContext(t)
 	c, stop := coordinatorOf(t, CoordinatorConfig{Members: []string{"a", "b"}, Store: dirStore(t)})
-	a := memberOf(t, c, MemberConfig{Name: "a", Reconnect: 100 * time.Millisecond})
+	a := memberOf(t, c, MemberConfig{Name: "a", Reconnect: 3 * time.Second})
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	if _, err := a.Join(short); !errors.Is(err, context.DeadlineExceeded) {

@@ -44,7 +44,7 @@ func TestRoundTrip(t *testing.T) {
 		r.Flush()
 		done <- nil
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	b, err := l.TakeWait(ctx, -1)
 	if err != nil {

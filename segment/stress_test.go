@@ -201,7 +201,7 @@ func TestStressWakeUps(t *testing.T) {
 	atProcs(t, func(t *testing.T) {
 		end := time.Now().Add(stressTime())
 		n := 0
-		for ; time.Now().Before(end); n++ {
+		for ; n == 0 || time.Now().Before(end); n++ {
 			p := mustPool(t, Config{Segments: 2, SegmentSize: 16, Backing: BackingHeap})
 			a := mustLocal(t, p, LocalConfig{Required: 1, Max: 2})
 			x, y := mustTake(t, a), mustTake(t, a)
@@ -241,9 +241,6 @@ func TestStressWakeUps(t *testing.T) {
 			}
 			closeAll(t, p)
 		}
-		if n == 0 {
-			t.Error("not one round")
-		}
 	})
 }
 
@@ -255,7 +252,7 @@ func TestStressBuilder(t *testing.T) {
 		l := mustLocal(t, p, LocalConfig{Required: 8})
 		end := time.Now().Add(stressTime())
 		total := 0
-		for time.Now().Before(end) {
+		for total == 0 || time.Now().Before(end) {
 			b, err := l.TakeWait(hangContext(t), noSub)
 			if err != nil {
 				t.Fatal(err)
@@ -305,9 +302,6 @@ func TestStressBuilder(t *testing.T) {
 			w.Close()
 			all.Wait()
 			total++
-		}
-		if total == 0 {
-			t.Error("not one buffer")
 		}
 		l.Drain()
 		closeAll(t, p, l)

@@ -12,7 +12,7 @@ import (
 )
 
 // patience is how long something may take to go away after the last test: goroutines end after the Close that stops them.
-const patience = 5 * time.Second
+const patience = 30 * time.Second
 
 // Gauge is a number that a package keeps of something it must give back. It must read the same at the end as at the start.
 type Gauge struct {

@@ -4,9 +4,16 @@ import (
 	"bytes"
 	"testing"
 	"time"
+
+	"github.com/weirflow/weir/internal/modelrun"
 )
 
 func TestWindowCountsWorkInsideItOnly(t *testing.T) {
+	modelrun.Rounds(t, func(int) bool { return window(t) })
+}
+
+// window tells whether there was work in the window.
+func window(t *testing.T) bool {
 	m := NewMeter()
 	done := make(chan Result)
 	go func() { done <- m.Window("test", 50*time.Millisecond) }()
@@ -14,13 +21,13 @@ func TestWindowCountsWorkInsideItOnly(t *testing.T) {
 	for {
 		select {
 		case r := <-done:
-			if r.Items == 0 || r.Items >= total || r.Bytes == 0 || r.Bytes >= 3*total { // the two are read one after the other
+			if r.Items >= total || r.Bytes >= 3*total { // the two are read one after the other
 				t.Fatalf("window has %d items, %d bytes of %d items in all", r.Items, r.Bytes, total)
 			}
-			if r.Seconds < 0.05 || r.CPUSeconds <= 0 && CPUSeconds() > 0 {
-				t.Fatalf("window of %v s used %v s of CPU", r.Seconds, r.CPUSeconds)
+			if r.Seconds < 0.05 {
+				t.Fatalf("window of %v s", r.Seconds)
 			}
-			return
+			return r.Items > 0 && r.Bytes > 0 && (r.CPUSeconds > 0 || CPUSeconds() == 0)
 		default:
 			m.Add(3, 1)
 			total++
