@@ -39,6 +39,7 @@ func TestDeadlockALN18(t *testing.T) {
 			t.Fatalf("round %d", i)
 		}
 	}
+	t.Logf("%+v", sum)
 	if sum.ended == 0 || sum.closed == 0 || sum.asked == 0 || sum.released == 0 || sum.notFound == 0 || sum.slept == 0 || sum.late == 0 {
 		t.Errorf("the test has not seen everything: %+v", sum)
 	}
@@ -129,7 +130,11 @@ func localCaseRound(ctx context.Context, t *testing.T, rng *rand.Rand, sum *loca
 		}
 	}
 	rng.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+	lets := rng.IntN(3) // on one processor nobody else runs before the loop sleeps, unless it lets them
 	turn := func() bool {
+		if lets > 0 && rng.IntN(2*lets) == 0 {
+			runtime.Gosched()
+		}
 		worked := len(steps) > 0
 		if worked {
 			steps[0]()
