@@ -94,7 +94,7 @@ func TestReceiverFails(t *testing.T) {
 			}
 			addr := c.addr(t)
 			wait := "60s"
-			if name == "nobody listens" || name == "no such partition" {
+			if name == "nobody listens" || name == "no such partition" || name == "odd address" {
 				wait = "1s"
 			}
 			p := start(t, append([]string{"recv", "--name", "x", "--wait", wait, "--out", outFile(t), addr}, c.args...)...)
