@@ -198,7 +198,7 @@ func (a *Attempt) stops(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &p):
 		return p.error
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, errors.Is(err, checkpoint.ErrCommittedBeyond): // no attempt takes back what was committed
 		return err
 	}
 	return nil // what is final for the member, the next Join says

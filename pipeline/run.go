@@ -52,7 +52,7 @@ func Permanent(err error) error {
 
 // Run joins the pipeline and calls f for each attempt, until the pipeline has reached the end of its data and everything is committed.
 // ctx of f ends with the attempt. Run ends with ctx, with an error marked Permanent, with checkpoint.ErrReplaced if another process took
-// this one's name, with checkpoint.ErrRefused, and when the coordinator or other members are away for too long.
+// this one's name, with checkpoint.ErrRefused, with checkpoint.ErrCommittedBeyond of a sink, and when the coordinator or other members are away for too long.
 func Run(ctx context.Context, cfg Config, f func(ctx context.Context, a *Attempt) error) error {
 	if cfg.Wait == 0 {
 		cfg.Wait = defaultWait

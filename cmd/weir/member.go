@@ -186,7 +186,7 @@ func (f *sendFlags) attempt(ctx context.Context, path string, r *router, cfg wei
 
 // runMember receives in transactions of the pipeline: a folder of parts, each of which appears when its checkpoint is completed.
 func (f *recvFlags) runMember(ctx context.Context, addrs []string, first, last int, rep report, cfg weir.Config, stdout, stderr io.Writer) (err error) {
-	sink, err := checkpoint.OpenFileSink(checkpoint.FileSinkConfig{Dir: f.out, Name: f.member.member})
+	sink, err := checkpoint.OpenFileSink(checkpoint.FileSinkConfig{Dir: f.out, Name: f.member.member, Retract: f.retract})
 	if err != nil {
 		return err
 	}

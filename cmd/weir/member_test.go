@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -215,6 +216,75 @@ func TestOlderProcessIsFenced(t *testing.T) {
 	})
 }
 
+// TestRecvRetract: when the newest checkpoint is damaged and its records are committed, the pipeline goes back before it only where
+// --retract allows that, and then the output has each record once all the same.
+func TestRecvRetract(t *testing.T) {
+	t.Parallel()
+	modelrun.Rounds(t, func(i int) bool {
+		c := newCrew(t, "aligned", i)
+		for _, name := range []string{"coordinate", "send0", "send1", "recv0", "recv1"} {
+			if name != "coordinate" {
+				c.args[name] = append(c.args[name], "--wait", "20s") // for those that give up
+			}
+		}
+		all := []string{"coordinate", "send0", "send1", "recv0", "recv1"}
+		c.start(all...)
+		if !c.completed(4) {
+			c.stop()
+			return false
+		}
+		c.stop()
+		newest := c.damageNewest()
+		beyond, err := filepath.Glob(filepath.Join(c.out(), fmt.Sprintf("recv*-%020d.part", newest)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(beyond) == 0 {
+			return false // it was killed before the commit
+		}
+		c.start(all...)
+		refuses := strings.SplitN(filepath.Base(beyond[0]), "-", 2)[0]
+		<-c.at[refuses].done
+		c.at[refuses].fails(checkpoint.ErrCommittedBeyond.Error(), filepath.Base(beyond[0]))
+		c.stop()
+		for _, name := range []string{"recv0", "recv1"} {
+			c.args[name] = append(c.args[name], "--retract")
+		}
+		c.start(all...)
+		c.finish()
+		for _, name := range beyond {
+			if _, err := os.Stat(name + ".retracted"); err != nil {
+				t.Error(err)
+			}
+		}
+		return true
+	})
+}
+
+// damageNewest changes a byte of the newest complete checkpoint, and returns its id.
+func (c *crew) damageNewest() (id int64) {
+	c.t.Helper()
+	found, err := filepath.Glob(filepath.Join(c.dir, "checkpoints", "chk-*", "_metadata"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	name := ""
+	for _, n := range found {
+		if v, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(filepath.Dir(n)), "chk-"), 10, 64); err == nil && v > id {
+			id, name = v, n
+		}
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	b[len(b)/2] ^= 0x10
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	return id
+}
+
 // TestCoordinatorFlags: what is missing or wrong is named.
 func TestCoordinatorFlags(t *testing.T) {
 	dir := t.TempDir()
@@ -234,6 +304,7 @@ func TestCoordinatorFlags(t *testing.T) {
 		{[]string{"send", "--name", "x", "--coordinator", "127.0.0.1:1", readOnly}, "--member"},
 		{[]string{"send", "--name", "x", "--coordinator", "127.0.0.1:1", "--member", "a", "-"}, "standard input"},
 		{[]string{"send", "--name", "x", "--coordinator", "127.0.0.1:1", "--member", "a", "--blocking", readOnly}, "--blocking"},
+		{[]string{"recv", "--name", "x", "--out", dir, "--retract", "127.0.0.1:1"}, "--coordinator"},
 		{[]string{"recv", "--name", "x", "--coordinator", "127.0.0.1:1", "--member", "a", "--out", "-", "127.0.0.1:1"}, "FOLDER"},
 		{[]string{"recv", "--name", "x", "--coordinator", "127.0.0.1:1", "--member", "a", "--out", dir, "--wait", "300ms", "127.0.0.1:1"}, "127.0.0.1:1"},
 	} {

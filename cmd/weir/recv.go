@@ -20,7 +20,7 @@ type recvFlags struct {
 	subpartition, out   string
 	rate                float64
 	exclusive, floating int
-	ranged              bool
+	ranged, retract     bool
 	member              memberFlags
 }
 
@@ -45,6 +45,8 @@ func newRecv() *cobra.Command {
 	fs.Float64Var(&f.rate, "rate", 0, "most records per second; 0: as fast as they come")
 	fs.IntVar(&f.exclusive, "exclusive", 0, "buffers of each channel; 0: the default, -1: none")
 	fs.IntVar(&f.floating, "floating", 0, "buffers that channels share; 0: the default")
+	fs.BoolVar(&f.retract, "retract", false, "with --coordinator: should the pipeline have to go back to a checkpoint before one that was committed, rename the\n"+
+		"parts since then to end in .retracted, as their records come again; without it that is an error")
 	f.member.add(fs)
 	return cmd
 }
@@ -81,6 +83,9 @@ func (f *recvFlags) run(ctx context.Context, addrs []string, stdout, stderr io.W
 	rep := report{Event: "done", Partition: fmt.Sprintf("%x", id[:]), Channels: channels}
 	if err := f.member.check(); err != nil {
 		return err
+	}
+	if f.retract && !f.member.on() {
+		return errors.New("--retract goes with --coordinator")
 	}
 	if f.member.on() {
 		if f.out == "-" || f.ranged {
