@@ -88,6 +88,7 @@ type ClientCore struct {
 		failed error // why there is no memory for it
 	}
 
+	lateCancels int // written for late messages since the connection became full
 	outstanding int // credit that the server knows of and has not used, over all channels
 	idle        int // of it, that of channels whose senders wait to be resumed
 	stats       ClientStats

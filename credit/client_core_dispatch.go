@@ -117,12 +117,18 @@ func (c *ClientCore) OnBufferDone(h *BufferHeader) error {
 	return nil
 }
 
-// cancelAgain tells the server once more that nobody has this channel. A server that sends on and does not read gets no more of
-// these than a batch.
+// maxLateCancels bounds the cancels for late messages that wait in a connection that is full.
+const maxLateCancels = 1024
+
+// cancelAgain tells the server once more that nobody has this channel, whether the connection is full or not. A server that
+// sends on and does not read gets no more of these than maxLateCancels. (Flink knows no bound.)
 func (c *ClientCore) cancelAgain(id ChannelID) {
 	if !c.cfg.Out.Full() {
-		c.cancel(id)
+		c.lateCancels = 0
+	} else if c.lateCancels++; c.lateCancels > maxLateCancels {
+		return
 	}
+	c.cancel(id)
 }
 
 // OnBacklogAnnouncement is part of ClientHandler.

@@ -106,6 +106,30 @@ func TestClientNotWritable(t *testing.T) {
 	r.wrote("event E 0")
 }
 
+// Late messages are answered by cancels also while the connection is full, but not without end.
+func TestClientLateCancelsWhileFull(t *testing.T) {
+	r := newRig(t, rigConfig{channels: 1, exclusive: 1})
+	r.gate.Release(0)
+	r.pump()
+	r.wrote("request 0 1", "cancel 0")
+	for range 2 {
+		r.wire.full = true
+		for range maxLateCancels / 2 {
+			r.data(0, 0, 1)
+			r.feed(AppendBacklogAnnouncement(nil, rigID(0), 1))
+		}
+		if n := countPrefix(r.written(), "cancel 0"); n != maxLateCancels {
+			t.Fatalf("%d cancels while full, want %d", n, maxLateCancels)
+		}
+		r.data(0, 0, 1)
+		r.feed(AppendBacklogAnnouncement(nil, rigID(0), 1))
+		r.wrote()
+		r.wire.full = false
+		r.data(0, 0, 1)
+		r.wrote("cancel 0")
+	}
+}
+
 // What was posted for a channel that has been released since is dropped, and nothing follows its cancel.
 func TestClientDropsIntentsOfReleased(t *testing.T) {
 	r := newRig(t, rigConfig{channels: 2, exclusive: 1})

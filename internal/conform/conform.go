@@ -97,6 +97,9 @@ func checkScenario(s *Scenario) error {
 			if f.run == nil {
 				return fmt.Errorf("%s: not built", f.name)
 			}
+			if f.due != nil {
+				s = f.due(s)
+			}
 			var out Out
 			// What was seen before a failure tells more than the failure alone.
 			err := guard(func() error { return f.run(s, &out) })

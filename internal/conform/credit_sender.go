@@ -87,7 +87,7 @@ func (r *senderRun) step(st *Step) error {
 	for r.part.Poll() || r.wanted && r.writable {
 		r.wanted = false
 		if _, err := r.core.Run(); err != nil {
-			return err
+			r.core.Fail(err) // as any driver does: the client is told
 		}
 	}
 	if err := r.receiver.Feed(r.wire, r); err != nil {
@@ -349,6 +349,9 @@ func (r *senderRun) OnErrorResponse(e *credit.ErrorResponse) error {
 		who = strconv.Itoa(int(e.Receiver[15]))
 	}
 	name := e.Cause.Class[strings.LastIndexByte(e.Cause.Class, '.')+1:]
+	if e.Cause.Class != credit.ClassIllegalState {
+		name = "*" // Flink's is that of the innermost cause, which did not come over the wire
+	}
 	r.lines = append(r.lines, fmt.Sprintf("failed %s %s", who, name))
 	return nil
 }

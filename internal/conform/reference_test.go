@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// The files reference*_test.go are a second, deliberately dull implementation of all that the align families drive:
+// The files reference_test.go and reference_handlers_test.go are a second, deliberately dull implementation of all that the align families drive:
 // senders, channels, gate, handlers, clock and task, as lists, maps and plain ifs that follow the prose of the format
 // and of the behaviour. It shares nothing with the library. TestReferenceIsFlink holds it against what was recorded
-// from Flink, and then it says what is right where nothing was recorded: see TestRandomScenarios.
+// from Flink, and then it says what is right where nothing was recorded: see TestModelOfTraces.
 
 // errRefused says that a channel knows a newer checkpoint; the one at hand is given up.
 var errRefused = errors.New("refused")
