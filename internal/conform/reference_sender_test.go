@@ -326,6 +326,7 @@ func (s *refSub) backlog() (n int) {
 
 // The readers.
 
+// notify: a reader may have something. One that was cancelled is not heard: Flink's goes on, until its credit is used up.
 func (w *refSender) notify(sub int) {
 	s := w.subs[sub]
 	if !s.reader || slices.Contains(w.line, sub) {
