@@ -142,7 +142,7 @@
 //	Q9   an obsolete injected barrier resumes a running sender        fixed: not resumed
 //	Q10  a refused start leaves the channels before it storing        same; what they store is dropped, see Task.Abort
 //	Q11  a truncated chunk of channel state is taken as whole         fixed: an error
-//	Q12  at least once: older entries left behind fail the task later fixed: dropped
+//	Q12  at least once: older entries left behind fail the task later fixed: dropped; Config.KeepOlder leaves them
 //
 // Besides, a blocked channel that ends while Config.StopAtFirstEnd is set is not resumed (Flink fails the task), an
 // end after all have ended is an error, and an Input may refuse to let a

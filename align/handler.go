@@ -172,6 +172,10 @@ type Config struct {
 	// StrictCancel: a cancel marker of the pending checkpoint aborts it even when only announcements of it have been seen.
 	// Flink loses such a marker, and the checkpoint stays pending until a newer one begins; that is the default here, too.
 	StrictCancel bool
+	// KeepOlder: in at-least-once mode, checkpoints that the last open channel skips stay pending, as Flink leaves them. One
+	// may then be taken after a newer one, and the channel's end may fail the task. It is there for comparisons with Flink;
+	// the default is to drop them.
+	KeepOlder bool
 	// Inputs are the gates, in the order of their index; Counts their numbers of channels.
 	Inputs []Input
 	Counts []int

@@ -128,6 +128,21 @@ func TestQuirk12NothingIsLeftBehind(t *testing.T) {
 	if h.Latest() != -1 {
 		t.Errorf("%d is left", h.Latest())
 	}
+	// As Flink: the one left behind is taken late, given up late, or fails the task when the channel ends.
+	keep := Config{Mode: AtLeastOnce, KeepOlder: true}
+	script(t, keep, 2, "TRIGGER(3,AT_LEAST_ONCE)[align=0ms,bytes=0,delay=0ms]; complete(3); "+
+		"TRIGGER(1,AT_LEAST_ONCE)[align=0ms,bytes=0,delay=0ms]; complete(1)", "B 0 1 alo", "B 0 2 alo", "E 0", "B 1 3 alo", "B 1 1 alo")
+	script(t, keep, 2, "TRIGGER(3,AT_LEAST_ONCE)[align=0ms,bytes=0,delay=0ms]; complete(3); "+
+		"ABORT(1,CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER)", "B 0 1 alo", "E 0", "B 1 3 alo", "C 1 1")
+	for _, newer := range []string{"B 1 2 alo", "C 1 2"} {
+		h, r := newRecorded(t, keep, 2)
+		for _, op := range []string{"B 0 1 alo", "E 0", newer} {
+			check(t, r.do(h, op))
+		}
+		if err := r.do(h, "E 1"); !errors.Is(err, ErrState) {
+			t.Errorf("after %s: %v", newer, err)
+		}
+	}
 }
 
 // failing is an input that fails in one method, and a task that does.

@@ -16,6 +16,7 @@ const MaxTracked = 50
 type Tracker struct {
 	measure
 	stopAtEnd bool
+	keepOlder bool
 	channels  int
 	open      int   // channels that have not ended
 	latest    int64 // newest id that was counted, -1 at first
@@ -35,7 +36,7 @@ type count struct {
 }
 
 func newTracker(cfg Config, channels Channels) *Tracker {
-	t := &Tracker{stopAtEnd: cfg.StopAtFirstEnd, channels: channels.Len(), open: channels.Len(), latest: -1,
+	t := &Tracker{stopAtEnd: cfg.StopAtFirstEnd, keepOlder: cfg.KeepOlder, channels: channels.Len(), open: channels.Len(), latest: -1,
 		pending: make([]*count, 0, MaxTracked+1)}
 	t.measure.init(cfg.Task)
 	return t
@@ -78,8 +79,8 @@ func (t *Tracker) Barrier(ch int, b *event.Barrier, _ bool, now Now) error {
 	}
 	if b.ID > t.latest && t.open == 1 {
 		// The only channel left. latest stays, so a repeated or older id triggers again; the task must refuse ids that it
-		// had. What is pending is older and can not be completed any more: Flink forgets to drop it and may fail later.
-		t.forget(len(t.pending))
+		// had.
+		t.skip()
 		t.measure.beginAndEnd(b.ID, b.Timestamp, now)
 		return t.trigger(b)
 	}
@@ -108,7 +109,7 @@ func (t *Tracker) Cancel(ch int, id int64, _ Now) error {
 	}
 	if id > t.latest && t.open == 1 {
 		t.measure.reset()
-		t.forget(len(t.pending))
+		t.skip()
 		return t.abort(id)
 	}
 	for len(t.pending) > 0 && t.pending[0].id < id {
@@ -224,6 +225,14 @@ func (t *Tracker) append(id int64) *count {
 	c.id, c.target, c.aborted = id, t.open, false
 	t.pending = append(t.pending, c)
 	return c
+}
+
+// skip drops what is pending when the only channel left is at a newer checkpoint: it can not be completed any more. Flink
+// forgets to, and may fail later.
+func (t *Tracker) skip() {
+	if !t.keepOlder {
+		t.forget(len(t.pending))
+	}
 }
 
 // forget drops the n oldest.

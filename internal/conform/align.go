@@ -35,13 +35,17 @@ type alignSender struct {
 	blocked bool
 }
 
-func runAlign(s *Scenario, out *Out) error {
+// runAlign drives a handler that is as Flink's in all that a scenario can tell.
+func runAlign(s *Scenario, out *Out) error { return runAlignWith(s, out, true) }
+
+func runAlignWith(s *Scenario, out *Out, keepOlder bool) error {
 	n := s.Int("channels")
 	r := &alignRun{out: out, senders: make([]alignSender, n), names: map[*byte]int{}}
 	r.gate = credit.NewGate(credit.GateConfig{Channels: n, Upstream: alignUpstream{r}, Sink: alignSink{r}, Guard: credit.GuardFail})
 	gate := alignGate{r.gate, r}
 	cfg := align.Config{
 		StopAtFirstEnd: s.Config["finished"] == "false",
+		KeepOlder:      keepOlder,
 		Inputs:         []align.Input{gate},
 		Counts:         []int{n},
 		Task:           alignTask{r},

@@ -2,6 +2,7 @@ package conform
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,18 +14,23 @@ import (
 // refModes are the modes of the align families, and what a long walk in each must have met.
 var refModes = []struct {
 	mode   string
+	drops  bool // without align.Config.KeepOlder, which the runner of traces sets
 	kinds  []string
 	needed []string
 }{
-	{"exactly-once", []string{"aligned", "aligned", "forced"}, []string{"block", "resume", "trigger", "complete",
+	{"exactly-once", false, []string{"aligned", "aligned", "forced"}, []string{"block", "resume", "trigger", "complete",
 		"abort CHECKPOINT_DECLINED_SUBSUMED", "abort CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER",
 		"abort CHECKPOINT_DECLINED_INPUT_END_OF_STREAM", "release", "ack", "status", "end", "triggered by an end", "held back", "error"}},
-	{"at-least-once", []string{"atleastonce"}, []string{"trigger", "complete", "abort CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER",
-		"abort CHECKPOINT_DECLINED_INPUT_END_OF_STREAM", "release", "ack", "status", "end", "triggered by an end", "repeated trigger"}},
-	{"unaligned", []string{"unaligned", "unaligned", "unaligned", "aligned", "timeout:20"}, []string{"trigger unaligned", "started", "stopped",
+	{"at-least-once", false, []string{"atleastonce"}, []string{"trigger", "complete", "abort CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER",
+		"abort CHECKPOINT_DECLINED_INPUT_END_OF_STREAM", "release", "ack", "status", "end", "triggered by an end", "repeated trigger",
+		"error"}},
+	{"at-least-once", true, []string{"atleastonce"}, []string{"trigger", "complete", "abort CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER",
+		"abort CHECKPOINT_DECLINED_INPUT_END_OF_STREAM", "release", "ack", "status", "end", "triggered by an end", "repeated trigger",
+		"skipped"}},
+	{"unaligned", false, []string{"unaligned", "unaligned", "unaligned", "aligned", "timeout:20"}, []string{"trigger unaligned", "started", "stopped",
 		"persist", "measured", "complete", "incomplete", "prioritize", "abort CHECKPOINT_DECLINED_SUBSUMED", "abort CHECKPOINT_SUBSUMED",
 		"abort CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER", "abort CHECKPOINT_DECLINED_INPUT_END_OF_STREAM", "release", "end", "error"}},
-	{"alternating", []string{"timeout:20", "timeout:20", "timeout:5", "timeout:90", "aligned", "forced", "unaligned"}, []string{
+	{"alternating", false, []string{"timeout:20", "timeout:20", "timeout:5", "timeout:90", "aligned", "forced", "unaligned"}, []string{
 		"trigger unaligned", "trigger aligned", "trigger forced", "trigger timeout", "turned unaligned", "timer", "block", "resume", "started",
 		"stopped", "persist", "measured", "complete", "incomplete", "prioritize", "announce", "abort CHECKPOINT_DECLINED_SUBSUMED",
 		"abort CHECKPOINT_SUBSUMED", "abort CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER", "abort CHECKPOINT_DECLINED_INPUT_END_OF_STREAM",
@@ -36,27 +42,35 @@ var refModes = []struct {
 // which a watcher checks without knowing either. make model STEPS=1000000 goes on for longer.
 func TestModelOfTraces(t *testing.T) {
 	for _, m := range refModes {
-		t.Run(m.mode, func(t *testing.T) {
+		name := m.mode
+		if m.drops {
+			name += " that drops"
+		}
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want := modelrun.Steps(t, 30000)
 			met := modelrun.Exposure{}
 			steps := 0
 			for seed := modelrun.Seed(t); steps < want; seed++ {
-				text := randomScenario(rand.New(rand.NewPCG(seed, 7)), m.mode, m.kinds)
-				s, diff := runRandom(t, text, met)
+				rng := rand.New(rand.NewPCG(seed, 7))
+				text := randomScenario(rng, m.mode, m.kinds)
+				if seed%8 == 0 {
+					text = aloneScenario(rng, m.mode, m.kinds)
+				}
+				s, diff := runRandom(t, text, m.drops, met)
 				if diff != nil {
-					t.Fatalf("seed %d: %v\nthe shortest that fails:\n%s", seed, diff, shortest(t, text))
+					t.Fatalf("seed %d: %v\nthe shortest that fails:\n%s", seed, diff, shortest(t, text, m.drops))
 				}
 				steps += len(s.Steps)
 				met["scenarios"]++
 			}
-			met.Report(t, m.mode, steps, m.needed...)
+			met.Report(t, name, steps, m.needed...)
 		})
 	}
 }
 
 // runRandom fills in what the reference sees, runs the scenario, and watches what the library says.
-func runRandom(t *testing.T, text string, met modelrun.Exposure) (*Scenario, error) {
+func runRandom(t *testing.T, text string, drops bool, met modelrun.Exposure) (*Scenario, error) {
 	t.Helper()
 	all, err := ParseTrace(strings.NewReader(text))
 	if err != nil || len(all) != 1 {
@@ -64,6 +78,10 @@ func runRandom(t *testing.T, text string, met modelrun.Exposure) (*Scenario, err
 	}
 	s := all[0]
 	w := newRefWorld(s)
+	tracker, _ := w.h.(*refTracker)
+	if tracker != nil {
+		tracker.drops = drops
+	}
 	for i := range s.Steps {
 		out, over := w.step(&s.Steps[i])
 		s.Steps[i].Outs = out
@@ -73,11 +91,14 @@ func runRandom(t *testing.T, text string, met modelrun.Exposure) (*Scenario, err
 		}
 	}
 	var out Out
-	if err := guard(func() error { return runAlign(s, &out) }); err != nil {
+	if err := guard(func() error { return runAlignWith(s, &out, !drops) }); err != nil {
 		return s, err
 	}
 	if err := out.compare(s); err != nil {
 		return s, err
+	}
+	if tracker != nil {
+		met["skipped"] += tracker.skipped
 	}
 	v := newWatcher(s)
 	for i := range s.Steps {
@@ -89,10 +110,10 @@ func runRandom(t *testing.T, text string, met modelrun.Exposure) (*Scenario, err
 }
 
 // shortest takes steps out of a failing scenario as long as it fails.
-func shortest(t *testing.T, text string) string {
+func shortest(t *testing.T, text string, drops bool) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	fails := func(lines []string) bool {
-		_, err := runRandom(t, strings.Join(lines, "\n")+"\n", modelrun.Exposure{})
+		_, err := runRandom(t, strings.Join(lines, "\n")+"\n", drops, modelrun.Exposure{})
 		return err != nil
 	}
 	for again := true; again; {
@@ -104,7 +125,7 @@ func shortest(t *testing.T, text string) string {
 			}
 		}
 	}
-	s, err := runRandom(t, strings.Join(lines, "\n")+"\n", modelrun.Exposure{})
+	s, err := runRandom(t, strings.Join(lines, "\n")+"\n", drops, modelrun.Exposure{})
 	var b strings.Builder
 	b.WriteString(strings.Join(lines[:2], "\n"))
 	for i := range s.Steps {
@@ -117,29 +138,32 @@ func shortest(t *testing.T, text string) string {
 }
 
 // randomScenario makes one: a coordinator that begins checkpoints, and senders that mostly send each of them on, now and
-// then skip, repeat or cancel one, and end.
+// then skip, repeat or cancel one, and end. Each sender says for itself when a checkpoint began, and now and then of what
+// kind it is.
 func randomScenario(rng *rand.Rand, mode string, kinds []string) string {
-	type checkpoint struct {
-		kind string
-		ts   int64
-	}
 	n := 1 + rng.IntN(6)
 	var b strings.Builder
 	fmt.Fprintf(&b, "--- random\ncfg mode=%s channels=%d finished=%t\n", mode, n, rng.IntN(4) > 0)
-	var checkpoints []checkpoint // id is the index, plus one
-	last := make([]int, n)       // newest id that a sender sent
-	saidEnd := make([]bool, n)   // end of data
+	var checkpoints []string // the kinds; id is the index, plus one, plus base
+	var began []int64
+	base := []int64{0, 0, 20, 1e12, math.MaxInt64 - 8}[rng.IntN(5)] // the last one runs out of ids
+	last := make([]int, n)                                          // newest id that a sender sent
+	saidEnd := make([]bool, n)                                      // end of data
 	ended := make([]bool, n)
 	now, payload := int64(0), 0
 	wild := rng.IntN(10) == 0 // input that no job produces
 	polls := 1 + rng.IntN(4)
+	ends, lost := 1+rng.IntN(3), []int{3, 16, 16}[rng.IntN(3)]
 	step := func(format string, args ...any) { fmt.Fprintf(&b, "in "+format+"\n", args...) }
-	begin := func() {
-		kind := kinds[rng.IntN(len(kinds))]
+	anyKind := func() string {
 		if wild && rng.IntN(4) == 0 {
-			kind = []string{"aligned", "forced", "unaligned", "timeout:20"}[rng.IntN(4)]
+			return []string{"aligned", "forced", "unaligned", "timeout:20"}[rng.IntN(4)]
 		}
-		checkpoints = append(checkpoints, checkpoint{kind, now - int64(rng.IntN(3)*rng.IntN(40))})
+		return kinds[rng.IntN(len(kinds))]
+	}
+	begin := func() {
+		checkpoints = append(checkpoints, anyKind())
+		began = append(began, now-int64(rng.IntN(3)*rng.IntN(40)))
 	}
 	begin()
 	for range 10 + rng.IntN(90) {
@@ -156,7 +180,7 @@ func randomScenario(rng *rand.Rand, mode string, kinds []string) string {
 			now += int64(ms)
 			step("clock %d", ms)
 		case ended[ch]:
-		case what == 18 && rng.IntN(3) == 0:
+		case what == 18 && rng.IntN(3) < ends:
 			if !saidEnd[ch] && rng.IntN(5) > 0 {
 				saidEnd[ch] = true
 				step("eod %d %s", ch, []string{"drain", "drain", "nodrain"}[rng.IntN(3)])
@@ -166,34 +190,85 @@ func randomScenario(rng *rand.Rand, mode string, kinds []string) string {
 				step("eop %d", ch)
 			}
 		case what == 17 && rng.IntN(3) == 0:
-			last[ch] = max(1, last[ch]+rng.IntN(3)-rng.IntN(2))
-			for len(checkpoints) < last[ch] {
+			id := max(1, last[ch]+rng.IntN(3)-rng.IntN(2))
+			if base > math.MaxInt64-int64(id) {
+				continue
+			}
+			last[ch] = id
+			for len(checkpoints) < id {
 				begin()
 			}
-			step("cancel %d %d", ch, last[ch])
+			step("cancel %d %d", ch, base+int64(id))
 		case what >= 12:
 			id := last[ch] + 1
-			switch rng.IntN(16) {
+			switch rng.IntN(lost) {
 			case 0:
 				id++ // lost
 			case 1:
 				id = max(1, id-1-rng.IntN(2)) // repeated
 			}
+			if base > math.MaxInt64-int64(id) {
+				continue
+			}
 			for len(checkpoints) < id {
 				begin()
 			}
 			last[ch] = max(last[ch], id)
-			c := checkpoints[id-1]
-			if strings.HasPrefix(c.kind, "timeout") && rng.IntN(5) == 0 {
-				c.kind = "unaligned" // the time was over at the sender
+			kind, ts := checkpoints[id-1], began[id-1]
+			if rng.IntN(10) == 0 {
+				kind = anyKind()
 			}
-			step("barrier %d %d %s %d", ch, id, c.kind, c.ts)
+			if strings.HasPrefix(kind, "timeout") && rng.IntN(5) == 0 {
+				kind = "unaligned" // the time was over at the sender
+			}
+			if rng.IntN(3) == 0 {
+				ts = now + int64(rng.IntN(30)-rng.IntN(60))
+			}
+			step("barrier %d %d %s %d", ch, base+int64(id), kind, ts)
 		case saidEnd[ch]:
 		default:
 			payload++
 			step("buf %d %d %d", ch, payload, rng.IntN(40))
 		}
 	}
+	step("drain")
+	return b.String()
+}
+
+// aloneScenario makes one in which all channels end but one, whose barriers and markers then come in any order: it lacks
+// some of what the others sent, and is the only one left to say so.
+func aloneScenario(rng *rand.Rand, mode string, kinds []string) string {
+	n := 2 + rng.IntN(3)
+	var b strings.Builder
+	fmt.Fprintf(&b, "--- alone\ncfg mode=%s channels=%d finished=%t\n", mode, n, rng.IntN(8) > 0)
+	step := func(format string, args ...any) { fmt.Fprintf(&b, "in "+format+"\n", args...) }
+	some := func(ch, count, most int) {
+		for i := range count {
+			id := 1 + rng.IntN(most)
+			if rng.IntN(5) == 0 {
+				step("cancel %d %d", ch, id)
+			} else {
+				step("barrier %d %d %s %d", ch, id, kinds[rng.IntN(len(kinds))], rng.IntN(20))
+			}
+			if rng.IntN(3) == 0 {
+				step("buf %d %d %d", ch, 100*ch+i, rng.IntN(40))
+			}
+			if rng.IntN(3) == 0 {
+				step([]string{"poll", "poll", "drain", "clock 7", "mail"}[rng.IntN(5)])
+			}
+		}
+	}
+	most := 2 + rng.IntN(4)
+	some(0, rng.IntN(2), most)
+	for ch := 1; ch < n; ch++ {
+		some(ch, 1+rng.IntN(3), most)
+	}
+	for ch := 1; ch < n; ch++ {
+		step("eop %d", ch)
+	}
+	step("drain")
+	some(0, 1+rng.IntN(5), most+2)
+	step("eop 0")
 	step("drain")
 	return b.String()
 }

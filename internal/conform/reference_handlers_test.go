@@ -363,6 +363,8 @@ func (a *refAligner) clock() error {
 type refTracker struct {
 	refMeasure
 	after   bool
+	drops   bool // what the last open channel skips is dropped, where Flink leaves it behind
+	skipped int  // how much that was
 	open    int
 	latest  int64
 	pending []*refCount // oldest first
@@ -388,7 +390,7 @@ func (t *refTracker) giveUp(id int64, why string) { t.w.say("abort %d %s", id, w
 
 func (t *refTracker) barrier(ch int, b *refItem) error {
 	if b.id > t.latest && t.open == 1 {
-		t.pending = nil // where Flink leaves them, and stumbles over them later
+		t.skip()
 		t.start(b)
 		t.finish(0)
 		t.take(b)
@@ -397,8 +399,8 @@ func (t *refTracker) barrier(ch int, b *refItem) error {
 	for _, c := range t.pending {
 		if c.id == b.id {
 			c.seen[ch] = true
-			t.complete(c)
-			return nil
+			_, err := t.complete(c)
+			return err
 		}
 	}
 	if b.id > t.latest {
@@ -413,9 +415,9 @@ func (t *refTracker) barrier(ch int, b *refItem) error {
 }
 
 // complete takes a checkpoint whose channels are all here, and forgets it and the older ones.
-func (t *refTracker) complete(c *refCount) bool {
+func (t *refTracker) complete(c *refCount) (bool, error) {
 	if len(c.seen) < c.target {
-		return false
+		return false, nil
 	}
 	for t.pending[0] != c {
 		t.pending = t.pending[1:]
@@ -423,18 +425,28 @@ func (t *refTracker) complete(c *refCount) bool {
 	t.pending = t.pending[1:]
 	if !c.aborted {
 		if c.id == t.latest {
+			if !t.on { // a newer one that was taken at once has ended the measuring
+				return true, errWrong
+			}
 			t.finish(t.w.now - t.since)
 		}
 		t.take(c.first)
 	}
-	return true
+	return true, nil
+}
+
+func (t *refTracker) skip() {
+	t.skipped += len(t.pending)
+	if t.drops {
+		t.pending = nil
+	}
 }
 
 func (t *refTracker) cancel(ch int, id int64) error {
 	const why = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
 	if id > t.latest && t.open == 1 {
 		t.reset()
-		t.pending = nil
+		t.skip()
 		t.giveUp(id, why)
 		return nil
 	}
@@ -453,7 +465,9 @@ func (t *refTracker) cancel(ch int, id int64) error {
 			t.giveUp(id, why)
 		}
 		c.seen[ch] = true
-		t.complete(c)
+		if _, err := t.complete(c); err != nil {
+			return err
+		}
 	case id > t.latest:
 		t.giveUp(id, why)
 		t.latest = id
@@ -477,8 +491,8 @@ func (t *refTracker) end(ch int) error {
 	for i := len(t.pending) - 1; i >= 0; i-- {
 		c := t.pending[i]
 		c.seen[ch] = true
-		if t.complete(c) {
-			break
+		if done, err := t.complete(c); done || err != nil {
+			return err
 		}
 	}
 	return nil
