@@ -116,7 +116,8 @@ func TestNET14DescriptorLimit(t *testing.T) {
 	if !strings.Contains(text, "descriptors open") || !strings.Contains(text, "too many open files") {
 		t.Errorf("error is %q", text)
 	}
-	if turns > 200+200*seconds { // a loop that turns round makes a hundred thousand in a second
+	// A loop that turns round makes a hundred thousand in a second; with polling, timers and a busy machine it is some hundreds.
+	if turns > 1000+2000*seconds {
 		t.Errorf("%.0f turns in %.1f s", turns, seconds)
 	}
 	if n := served(hang); n != clients {
