@@ -2,33 +2,43 @@ package loopback
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
-	"os"
-	"sync/atomic"
+	"sync"
 )
 
-// The ports that are tried, below the ephemeral ones of all usual systems. Each process has a block of them and takes one after the other:
-// an address is not handed out again soon, and not by another process at the same time, though nobody listens there yet.
+// The ports that are tried, below the ephemeral ones of all usual systems.
 const (
 	first = 18_000
 	last  = 31_999
-	block = 200
-	tries = 2 * block
+	tries = 1000
 )
 
-// taken counts the addresses that were looked at.
-var taken atomic.Uint32
+// reserved keeps the sockets that say which ports are taken, until the process ends.
+var reserved struct {
+	sync.Mutex
+	marks []net.PacketConn
+}
 
-// FreeAddr is an address of the loopback interface that nobody listens at.
+// FreeAddr is an address of the loopback interface that nobody listens at, and that no other call returns, in any process, as long as
+// this one runs: a UDP socket with the same number marks it, which leaves TCP free. It stays open until the process ends.
 func FreeAddr() (string, error) {
 	var err error
-	for i := range tries {
-		at := (os.Getpid()+i/block)*block + int(taken.Add(1)%block)
-		port := first + at%(last-first+1)
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			return l.Addr().String(), l.Close()
+	for range tries {
+		addr := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1))
+		var mark net.PacketConn
+		if mark, err = net.ListenPacket("udp", addr); err != nil {
+			continue
 		}
+		var l net.Listener
+		if l, err = net.Listen("tcp", addr); err != nil {
+			_ = mark.Close()
+			continue
+		}
+		reserved.Lock()
+		reserved.marks = append(reserved.marks, mark)
+		reserved.Unlock()
+		return addr, l.Close()
 	}
 	return "", fmt.Errorf("loopback: no free port between %d and %d: %w", first, last, err)
 }

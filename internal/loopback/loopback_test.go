@@ -23,3 +23,22 @@ func TestFreeAddr(t *testing.T) {
 		}
 	}
 }
+
+// TestFreeAddrOnce: nobody gets an address a second time, though nobody listens at it.
+func TestFreeAddrOnce(t *testing.T) {
+	seen := map[string]bool{}
+	for range 300 {
+		addr, err := FreeAddr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[addr] {
+			t.Fatalf("%s twice", addr)
+		}
+		seen[addr] = true
+		if mark, err := net.ListenPacket("udp", addr); err == nil {
+			_ = mark.Close()
+			t.Fatalf("%s is not marked for other processes", addr)
+		}
+	}
+}
