@@ -51,6 +51,9 @@ func runAlignWith(s *Scenario, out *Out, keepOlder bool) error {
 		Task:           alignTask{r},
 		Timers:         alignTimers{r},
 	}
+	if f := s.Config["finished"]; f != "true" && f != "false" {
+		return fmt.Errorf("unknown finished %q", f)
+	}
 	switch s.Config["mode"] {
 	case "exactly-once":
 	case "at-least-once":
@@ -106,8 +109,12 @@ func (r *alignRun) step(st *Step) error {
 		r.send(st.Int(0), alignBytes(&event.Event{Kind: event.CancelCheckpoint, CheckpointID: st.Int64(1)}, false))
 	case "eod":
 		e := event.Event{Kind: event.EndOfData, StopMode: event.Drain}
-		if st.Arg(1) == "nodrain" {
+		switch st.Arg(1) {
+		case "drain":
+		case "nodrain":
 			e.StopMode = event.NoDrain
+		default:
+			return alignUnknown{}
 		}
 		r.send(st.Int(0), alignBytes(&e, false))
 	case "eop":

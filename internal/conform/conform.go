@@ -108,6 +108,9 @@ func checkScenario(s *Scenario) error {
 			} else if diff != nil {
 				return diff
 			}
+			if err == nil {
+				err = s.unread()
+			}
 			return err
 		}
 	}

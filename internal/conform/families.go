@@ -33,7 +33,7 @@ var vectorFamilies = []vectorFamily{
 	{"compress", hasField("original"), checkCompress},
 }
 
-// traceFamilies lists all families of traces. A family whose keys are among those of another one stands below it.
+// traceFamilies lists all families of traces, told apart by the keys of their configurations.
 var traceFamilies = []traceFamily{
 	{"align", config("mode", "channels", "finished"), runAlign, nil},
 	{"credit-receiver", config("channels", "exclusive", "floating", "segment"), runCreditReceiver, withoutFailed},
@@ -57,6 +57,7 @@ func hasField(name string) func(*Vector) bool {
 	return func(v *Vector) bool { return v.Fields.Has(name) }
 }
 
+// config matches scenarios whose configuration has these keys and no other, which nobody would look at.
 func config(keys ...string) func(*Scenario) bool {
-	return func(s *Scenario) bool { return s.Has(keys...) }
+	return func(s *Scenario) bool { return len(s.Config) == len(keys) && s.Has(keys...) }
 }

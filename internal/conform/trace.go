@@ -20,6 +20,8 @@ type Scenario struct {
 	Config map[string]string
 	Setup  []string // the out lines that follow cfg, without the word out
 	Steps  []Step
+
+	over bool // an error came, which ends it
 }
 
 // Step is one in line with its out lines.
@@ -28,6 +30,9 @@ type Step struct {
 	Op   string
 	Args []string
 	Outs []string // without the word out; none for "out -"
+
+	nothing bool // "out -" was there
+	read    int  // how many of Args were asked for
 }
 
 // String returns the step as it stands in the file.
@@ -53,6 +58,7 @@ func (st *Step) Arg(i int) string {
 	if i >= len(st.Args) {
 		panic(scenarioError(fmt.Sprintf("line %d: %q has no argument %d", st.Line, st, i)))
 	}
+	st.read = max(st.read, i+1)
 	return st.Args[i]
 }
 
@@ -73,6 +79,16 @@ func (s *Scenario) Has(keys ...string) bool {
 		}
 	}
 	return true
+}
+
+// unread returns an error for the first step of which something was not looked at: what is not checked does not pass.
+func (s *Scenario) unread() error {
+	for i := range s.Steps {
+		if st := &s.Steps[i]; st.read < len(st.Args) {
+			return fmt.Errorf("line %d: %q has more than the step takes", st.Line, st)
+		}
+	}
+	return nil
 }
 
 // scenarioError is what a scenario that can't be read panics with inside a checker.
@@ -127,17 +143,25 @@ func (p *traceParser) parse(text string) error {
 	switch {
 	case rest == "":
 		return fmt.Errorf("%q has no words", text)
+	case s.over:
+		return fmt.Errorf("%q after the error that ends %s", text, s.Name)
 	case word == "in":
 		words := strings.Split(rest, " ")
 		s.Steps = append(s.Steps, Step{Line: p.line, Op: words[0], Args: words[1:]})
 	case word == "out":
-		outs := &s.Setup
+		outs, nothing := &s.Setup, new(bool)
 		if n := len(s.Steps); n > 0 {
-			outs = &s.Steps[n-1].Outs
+			outs, nothing = &s.Steps[n-1].Outs, &s.Steps[n-1].nothing
 		}
-		if rest != "-" {
-			*outs = append(*outs, rest)
+		if *nothing || rest == "-" && len(*outs) > 0 {
+			return fmt.Errorf("%q: the line - stands alone", text)
 		}
+		if rest == "-" {
+			*nothing = true
+			return nil
+		}
+		*outs = append(*outs, rest)
+		s.over = strings.HasPrefix(rest, "error ")
 	default:
 		return fmt.Errorf("unknown line %q", text)
 	}
@@ -153,6 +177,9 @@ func (s *Scenario) parseConfig(text string) error {
 		k, v, ok := strings.Cut(kv, "=")
 		if !ok {
 			return fmt.Errorf("cfg word %q is not KEY=VALUE", kv)
+		}
+		if _, twice := s.Config[k]; twice {
+			return fmt.Errorf("cfg has %s twice", k)
 		}
 		s.Config[k] = v
 	}
