@@ -70,7 +70,9 @@ func NewCompressor(codec Codec, size int) (*Compressor, error) {
 	switch codec {
 	case NoCompression, LZ4:
 	case ZSTD:
-		enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true), zstd.WithSingleSegment(true))
+		// Bytes that do not repeat, but of which some are more frequent, shrink too: without the last option they are sent as they are.
+		enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true), zstd.WithSingleSegment(true),
+			zstd.WithAllLitEntropyCompression(true))
 		if err != nil {
 			return nil, fmt.Errorf("credit: %s: %w", codec, err)
 		}

@@ -69,6 +69,36 @@ func TestCompressRoundTrip(t *testing.T) {
 	}
 }
 
+// TestCompressSkewed: bytes of which none repeats the ones before, but some are rarer than others, shrink with ZSTD, in blocks of any size.
+func TestCompressSkewed(t *testing.T) {
+	c, err := NewCompressor(ZSTD, segment.DefaultSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	d, err := NewDecompressor(ZSTD, segment.DefaultSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, n := range []int{1000, 4096, segment.DefaultSize} {
+		src := make([]byte, n)
+		for i := range src {
+			src[i] = byte(rng.Uint32() & 15)
+		}
+		block, ok := c.Compress(src)
+		if !ok || len(block) > n*3/5 {
+			t.Errorf("%d bytes of four bits: %d bytes, %t", n, len(block), ok)
+			continue
+		}
+		back := make([]byte, n)
+		if got, err := d.Decompress(back, block); err != nil || !bytes.Equal(back[:got], src) {
+			t.Errorf("%d bytes: %d back, %v", n, got, err)
+		}
+	}
+}
+
 // TestDecompressReference decompresses the blocks that Flink's own compressors make of 16 times abcd.
 func TestDecompressReference(t *testing.T) {
 	want := bytes.Repeat([]byte("abcd"), 16)

@@ -2,6 +2,7 @@ package credit
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,7 +73,8 @@ func (p *javaParser) text(h int32, limit int) (s string, ok bool) {
 // stack writes an array of StackTraceElement as text, in the form of Java's printStackTrace.
 func (p *javaParser) stack(arr int32) string {
 	var b strings.Builder
-	for _, el := range p.propsOf(arr) {
+	elements := p.propsOf(arr)
+	for _, el := range elements {
 		if b.Len() > maxJavaStack {
 			b.WriteString("...\n")
 			break
@@ -92,6 +94,8 @@ func (p *javaParser) stack(arr int32) string {
 			}
 		}
 		switch {
+		case class == "" && method == "" && line == math.MinInt32 && len(elements) == 1:
+			return "" // stands for no stack trace at all (Throwable.SentinelHolder)
 		case line == -2:
 			file = "Native Method"
 		case file == "":

@@ -74,6 +74,14 @@ func keyOf(class, field string) jkey {
 		case "stackTrace":
 			return keyStack
 		}
+	case "java.lang.reflect.InvocationTargetException":
+		if field == "target" { // these two have no cause of their own, and a getCause that returns the field
+			return keyCause
+		}
+	case "java.lang.reflect.UndeclaredThrowableException":
+		if field == "undeclaredThrowable" {
+			return keyCause
+		}
 	case ClassSerialized:
 		if field == "fullStringifiedStackTrace" {
 			return keyFullStack
@@ -515,8 +523,14 @@ func (p *javaParser) classData(obj, class int32) error {
 	case flags&scSerializable == 0:
 		return nil
 	}
-	for i := range p.classes[class].fields {
-		f := p.classes[class].fields[i]
+	fields := p.classes[class].fields
+	if flags&scWriteMethod != 0 && len(fields) > 0 && primitiveSize(fields[0].typ) == 0 && p.pos < len(p.b) {
+		switch p.b[p.pos] {
+		case tcBlockData, tcBlockDataLong, tcEndBlockData:
+			fields = nil // the class writes for itself, and did not write its fields: no value begins like that
+		}
+	}
+	for _, f := range fields {
 		if size := primitiveSize(f.typ); size > 0 {
 			b, err := p.take(size)
 			if err != nil {
