@@ -235,6 +235,8 @@ func HashAny(v any) (int32, error) {
 		return HashDecimal(v), nil
 	case Instant:
 		return HashInstant(v), nil
+	case Timestamp:
+		return HashLong(v.Millis), nil
 	case LocalDate:
 		return HashLocalDate(v), nil
 	case LocalTime:

@@ -103,7 +103,8 @@ func TestHashAny(t *testing.T) {
 		{true, 1231}, {int8(-1), -1}, {int16(-1), -1}, {uint16(97), 97}, {int32(7), 7}, {int64(1 << 32), 1}, {float32(1.5), 1069547520},
 		{1.5, 1073217536}, {"a", 97}, {big.NewInt(-10), -10}, {serde.Decimal{Unscaled: big.NewInt(10), Scale: 1}, 311},
 		{serde.Instant{Seconds: 1, Nanos: 5}, 256}, {serde.LocalDate{Year: 2024, Month: 2, Day: 29}, 4145309},
-		{serde.LocalTime{Hour: 12, Minute: 34, Second: 56, Nano: 500000000}, 1774906418}, {serde.LocalDateTime{}, 0},
+		{serde.LocalTime{Hour: 12, Minute: 34, Second: 56, Nano: 500000000}, 1774906418}, {serde.LocalDateTime{}, 0}, {serde.Timestamp{Millis: 1001, Nanos: 1000000}, 1001},
+		{serde.Timestamp{Millis: -1, Nanos: 999999999}, 0},
 	} {
 		if got, err := serde.HashAny(tc.v); got != tc.want || err != nil {
 			t.Errorf("%T %v: %d, %v; want %d", tc.v, tc.v, got, err, tc.want)
