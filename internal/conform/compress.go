@@ -8,7 +8,7 @@ import (
 )
 
 // checkCompress decompresses what Flink compressed, and compresses the original and decompresses that. Compressors may
-// choose other bytes, but they agree on what does not shrink at all.
+// choose other bytes, so that the one may still find a few to save where the other gives up; but not many.
 func checkCompress(v *Vector) error {
 	const bufferSize = 32 << 10
 	var f struct {
@@ -54,8 +54,8 @@ func checkCompress(v *Vector) error {
 	}
 	block, ok := c.Compress(f.Original)
 	if !ok {
-		if f.Compressed {
-			return errors.New("Flink's compressor made it smaller, ours did not")
+		if saved := f.OriginalSize - f.CompressedSize; f.Compressed && saved > missable(f.OriginalSize) {
+			return fmt.Errorf("Flink's compressor saved %d of %d bytes, ours none", saved, f.OriginalSize) //nolint:staticcheck // a name
 		}
 		return nil
 	}
@@ -64,3 +64,7 @@ func checkCompress(v *Vector) error {
 	}
 	return check("compressed and decompressed", block)
 }
+
+// missable is how many bytes of a block a compressor may fail to save: the shortest blocks are too short for some to look at,
+// and repetitions of four or five bytes, which save one or two each, are not worth the search to all.
+func missable(original int) int { return 64 + original/8 }

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ func checkElement(v *Vector) error {
 		SubpartitionIndex int32
 		MarkedTime        int64
 		OperatorID        HexBytes
+		OperatorIDLower   int64
+		OperatorIDUpper   int64
 		SubtaskIndex      int32
 		Status            int32
 		Idle, Backlog     bool
@@ -48,8 +51,15 @@ func checkElement(v *Vector) error {
 	case "LatencyMarker":
 		e.Kind, e.Timestamp = serde.LatencyMarker, f.MarkedTime
 		copy(e.OperatorID[:], f.OperatorID)
+		halves := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(f.OperatorIDLower)), uint64(f.OperatorIDUpper))
+		if err := sameBytes("operator id and its halves", f.OperatorID, halves); err != nil {
+			return err
+		}
 	case "WatermarkStatus":
 		e.Kind = serde.WatermarkStatus
+		if want := map[bool]int32{false: 0, true: -1}[f.Idle]; f.Status != want {
+			return fmt.Errorf("status %d with idle %t", f.Status, f.Idle)
+		}
 	case "RecordAttributes":
 		e.Kind = serde.RecordAttributes
 	}

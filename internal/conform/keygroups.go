@@ -10,6 +10,9 @@ import (
 
 // checkKeyGroup checks a key's hash codes and groups, the ranges of subtasks, or a default maximum.
 func checkKeyGroup(v *Vector) error {
+	if v.Kind != "Key" && len(v.Hex) > 0 {
+		return fmt.Errorf("%s has bytes: %x", v.Kind, v.Hex)
+	}
 	switch v.Kind {
 	case "Ranges":
 		return checkRanges(v)
@@ -91,6 +94,11 @@ func hashOf(key any) (int32, error) {
 			return 0, nil // inside a tuple
 		}
 		return serde.HashString(k.V), nil
+	case struct{}:
+		return serde.HashTuple(), nil // Tuple0
+	case []any:
+		hashes, err := hashesOf(k)
+		return serde.HashList(hashes...), err
 	case serde.Tuple1[any]:
 		return hashTuple(k.F0)
 	case serde.Tuple2[any, any]:
@@ -102,12 +110,17 @@ func hashOf(key any) (int32, error) {
 }
 
 func hashTuple(fields ...any) (int32, error) {
-	hashes := make([]int32, len(fields))
-	for i, f := range fields {
+	hashes, err := hashesOf(fields)
+	return serde.HashTuple(hashes...), err
+}
+
+func hashesOf(values []any) ([]int32, error) {
+	hashes := make([]int32, len(values))
+	for i, v := range values {
 		var err error
-		if hashes[i], err = hashOf(f); err != nil {
-			return 0, err
+		if hashes[i], err = hashOf(v); err != nil {
+			return nil, err
 		}
 	}
-	return serde.HashTuple(hashes...), nil
+	return hashes, nil
 }

@@ -19,6 +19,7 @@ type spanningRun struct {
 	pool   *segment.LocalPool
 	stream []byte // appended, but not yet in a buffer
 	record int    // number of the next record of the scenario
+	over   bool   // the steps are done: what comes back now belongs to none
 }
 
 func runSpanning(s *Scenario, out *Out) error {
@@ -33,17 +34,25 @@ func runSpanning(s *Scenario, out *Out) error {
 		return err
 	}
 	r := &spanningRun{out: out, d: serde.NewDeserializer(serde.DeserializerConfig{SpillThreshold: s.Int("spill"), FileBuffer: fileBuffer})}
-	r.pool, err = global.NewLocal(segment.LocalConfig{Name: "spanning", Required: 2, OnReturn: func(uint32) { out.Line("recycle") }})
+	r.pool, err = global.NewLocal(segment.LocalConfig{Name: "spanning", Required: 2, OnReturn: r.returned})
 	if err != nil {
 		return err
 	}
 	err = r.steps(s)
+	r.over = true
 	r.d.Close()
 	r.pool.Close()
 	if leak := global.Close(); err == nil {
 		err = leak
 	}
 	return err
+}
+
+// returned takes down that a buffer was given back.
+func (r *spanningRun) returned(uint32) {
+	if !r.over {
+		r.out.Line("recycle")
+	}
 }
 
 func (r *spanningRun) steps(s *Scenario) error {
@@ -215,6 +224,9 @@ func (q *spanningQueue) write(records []HexBytes, flushAfter []int) (got [][]byt
 	}
 	flush := map[int]bool{}
 	for _, i := range flushAfter {
+		if i < 0 || i >= len(records) {
+			return nil, fmt.Errorf("flush after record %d of %d", i, len(records))
+		}
 		flush[i] = true
 	}
 	for i, rec := range records {

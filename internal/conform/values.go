@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 
 	"github.com/weirflow/weir/internal/javatext"
 	"github.com/weirflow/weir/serde"
@@ -60,8 +61,8 @@ var simpleTypes = map[string]valueType{
 	"Long":               typeOf(serde.LongSerializer{}, parseJSON[int64]),
 	"Float":              typeOf(serde.FloatSerializer{}, parseFloat),
 	"Double":             typeOf(serde.DoubleSerializer{}, parseDouble),
-	"Void":               typeOf(serde.VoidSerializer{}, parseEmpty),
-	"Tuple0":             typeOf(serde.Tuple0Serializer{}, parseEmpty),
+	"Void":               typeOf(serde.VoidSerializer{}, parseEmpty("null")),
+	"Tuple0":             typeOf(serde.Tuple0Serializer{}, parseEmpty("[]")),
 	"String":             typeOf(serde.NullableStringSerializer{}, parseString),
 	"byte[]":             typeOf(serde.BytesSerializer{}, parseBytes),
 	"boolean[]":          typeOf(serde.BooleanArraySerializer{}, parseJSON[[]bool]),
@@ -312,14 +313,43 @@ func parseEither(l, r valueType) func(json.RawMessage) (serde.Either[any, any], 
 	}
 }
 
-func parseEmpty(json.RawMessage) (struct{}, error) { return struct{}{}, nil }
+// parseEmpty makes a parser of a type with only one value.
+func parseEmpty(only string) func(json.RawMessage) (struct{}, error) {
+	return func(p json.RawMessage) (v struct{}, err error) {
+		if string(p) != only {
+			err = fmt.Errorf("%s instead of %s", p, only)
+		}
+		return v, err
+	}
+}
 
 func parseBits(p json.RawMessage, size int) (uint64, error) {
-	v, err := parseJSON[struct{ Bits string }](p)
+	v, err := parseJSON[struct {
+		Bits string
+		Text *string
+	}](p)
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseUint(v.Bits, 16, size)
+	if len(v.Bits) != size/4 {
+		return 0, fmt.Errorf("%q is not %d bits", v.Bits, size)
+	}
+	bits, err := strconv.ParseUint(v.Bits, 16, size)
+	if err != nil || v.Text == nil {
+		return bits, err
+	}
+	text, err := strconv.ParseFloat(*v.Text, size)
+	if err != nil {
+		return 0, err
+	}
+	value := math.Float64frombits(bits)
+	if size == 32 {
+		value = float64(math.Float32frombits(uint32(bits)))
+	}
+	if value != text && (value == value || text == text) || math.Signbit(value) != math.Signbit(text) && value == value {
+		return 0, fmt.Errorf("text %s of %s", *v.Text, v.Bits)
+	}
+	return bits, nil
 }
 
 func parseFloat(p json.RawMessage) (float32, error) {
@@ -334,7 +364,10 @@ func parseDouble(p json.RawMessage) (float64, error) {
 
 // parseUnits reads the UTF-16 code units of a string.
 func parseUnits(p json.RawMessage) ([]uint16, error) {
-	v, err := parseJSON[struct{ UTF16 HexBytes }](p)
+	v, err := parseJSON[struct {
+		Text  *string
+		UTF16 HexBytes
+	}](p)
 	if err != nil {
 		return nil, err
 	}
@@ -344,6 +377,10 @@ func parseUnits(p json.RawMessage) ([]uint16, error) {
 	var units []uint16
 	for i := 0; i < len(v.UTF16); i += 2 {
 		units = append(units, uint16(v.UTF16[i])<<8|uint16(v.UTF16[i+1]))
+	}
+	// Unpaired surrogates are U+FFFD in both, as JSON has no others.
+	if want := string(utf16.Decode(units)); v.Text != nil && *v.Text != want {
+		return nil, fmt.Errorf("text %q of units that say %q", *v.Text, want)
 	}
 	return units, nil
 }

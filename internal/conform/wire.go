@@ -63,6 +63,9 @@ func checkWire(v *Vector) error {
 	if err := v.Fields.Decode(&f); err != nil {
 		return err
 	}
+	if err := f.checkIDs(v); err != nil {
+		return err
+	}
 	profile := profileOf(v.Flink)
 	switch v.Kind {
 	case "BufferResponse":
@@ -74,8 +77,9 @@ func checkWire(v *Vector) error {
 			return err
 		}
 		return recode(v.Hex, profile, true)
-	case "PartitionRequest":
-		if err := checkPartitionID(&f); err != nil {
+	case "TaskEventRequest":
+		var e event.Event
+		if err := errors.Join(event.Decode(f.Event, &e), same("class of the event", f.EventClass, e.Class)); err != nil {
 			return err
 		}
 	}
@@ -99,6 +103,23 @@ func checkWire(v *Vector) error {
 		return err
 	}
 	return recode(v.Hex, profile, false)
+}
+
+// checkIDs checks that identifiers are as long as they are on the wire, and that the parts of a partition's make up the whole.
+func (f *wireFields) checkIDs(v *Vector) error {
+	if f.ReceiverID != nil && len(f.ReceiverID) != len(credit.ChannelID{}) {
+		return fmt.Errorf("receiver id of %d bytes", len(f.ReceiverID))
+	}
+	if raw, ok := v.Fields["partition"]; !ok || string(raw) == "null" {
+		return nil
+	}
+	p := &f.Partition
+	for _, id := range []HexBytes{p.IntermediateDataSetID, p.ExecutionGraphID, p.JobVertexID} {
+		if len(id) != len(credit.ID{}) {
+			return fmt.Errorf("id of %d bytes in a partition", len(id))
+		}
+	}
+	return checkPartitionID(f)
 }
 
 func checkPartitionID(f *wireFields) error {
@@ -180,11 +201,19 @@ func checkErrorFrame(v *Vector, f *wireFields) error {
 	if err := same("has a cause", f.CauseClass != nil, e.Cause.Cause != nil); err != nil {
 		return err
 	}
+	if f.CauseClass == nil && f.CauseMessage != nil {
+		return fmt.Errorf("message %q of no cause", *f.CauseMessage)
+	}
 	if f.CauseClass != nil {
 		if err := same("class of the cause", *f.CauseClass, e.Cause.Cause.Class); err != nil {
 			return err
 		}
 		if err := same("message of the cause", message(f.CauseMessage), got(e.Cause.Cause)); err != nil {
+			return err
+		}
+	}
+	if f.Partition.Hex != nil && f.ExceptionClass == credit.ClassPartitionNotFound { // whose message says which
+		if err := same("partition of the exception", "Partition "+f.partition().String()+" not found.", e.Cause.Message); err != nil {
 			return err
 		}
 	}
