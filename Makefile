@@ -50,7 +50,7 @@ run: build ## build and run the demo; INPUT=path reads that file
 
 .PHONY: test
 test: ## all tests of all modules
-	@$(call each,go test -timeout 5m $(runflag) $(PKG))
+	@$(call each,go test -timeout 10m $(runflag) $(PKG))
 
 .PHONY: race
 race: ## the tests under the race detector

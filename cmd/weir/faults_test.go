@@ -139,13 +139,16 @@ func TestSenderFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			wait := "1s"
-			if name == "one does not read" {
+			switch {
+			case name == "one does not read":
 				wait = "8s" // within which the other one has come
+			case c.reads != nil:
+				wait = "60s" // nobody waits that long: the receiver comes
 			}
 			p := start(t, append([]string{"send", "--name", "x", "--wait", wait}, c.args...)...)
 			var recv *process
 			if c.reads != nil {
-				recv = start(t, append([]string{"recv", "--name", "x", "--wait", "1s", "--out", outFile(t), p.listening()}, c.reads...)...)
+				recv = start(t, append([]string{"recv", "--name", "x", "--wait", "10s", "--out", outFile(t), p.listening()}, c.reads...)...)
 			}
 			p.fails(c.names...)
 			t.Log(strings.Join(p.stderr, "\n"))
