@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -32,14 +33,16 @@ type Event struct {
 // side is a member's half of the protocol: what it has heard and said in an epoch, so that after a lost connection both ends agree
 // again. Its methods are events; they return what is to be sent. One owner; no I/O.
 //
-// Invariant: each trigger that was handed out is followed by one CompletedEvent of it or a newer one, or one AbortedEvent, as long as
-// the epoch lives; the ids of CompletedEvents increase.
+// Invariant: each trigger that was handed out, and each checkpoint that was answered, is followed by one CompletedEvent of it or a newer
+// one, or one AbortedEvent, as long as the epoch lives; the ids of CompletedEvents increase.
 type side struct {
 	name, nonce string
 	state       sideState
 	epoch       int32 // the newest one
 	completed   int64
 	open        map[int64]*sideCheckpoint // triggered, and neither completed nor aborted
+	heard       int64                     // the newest trigger
+	early       map[int64]*message        // answers to checkpoints whose triggers have not come: their barriers came with the data
 	ended       bool
 	failed      string // why this process cannot go on in the epoch
 	byed        bool
@@ -67,8 +70,11 @@ type sideCheckpoint struct {
 	said    *message // an acknowledgement or a decline
 }
 
+// maxEarly bounds the answers that wait for their triggers: barriers without one are somebody's mistake.
+const maxEarly = 64
+
 func newSide(name, nonce string) *side {
-	return &side{name: name, nonce: nonce, open: map[int64]*sideCheckpoint{}}
+	return &side{name: name, nonce: nonce, open: map[int64]*sideCheckpoint{}, early: map[int64]*message{}}
 }
 
 // connected says that there is a connection again, and returns what to send on it first.
@@ -130,6 +136,7 @@ func (s *side) receive(m *message) (out []*message) {
 func (s *side) begin(m *message) {
 	s.state, s.epoch, s.welcome = sideRunning, m.Epoch, m
 	s.completed, s.open, s.events = 0, map[int64]*sideCheckpoint{}, nil
+	s.heard, s.early = 0, map[int64]*message{}
 	s.ended, s.failed, s.byed, s.goodbye, s.over = false, "", false, false, ""
 	s.finished = m.Finished
 	if m.Restored != nil {
@@ -141,9 +148,25 @@ func (s *side) trigger(t Trigger) {
 	if _, twice := s.open[t.ID]; twice || t.ID <= s.completed {
 		return
 	}
-	s.open[t.ID] = &sideCheckpoint{trigger: t}
+	s.giveUpEarly(t.ID)
+	s.heard = max(s.heard, t.ID)
+	s.open[t.ID] = &sideCheckpoint{trigger: t, said: s.early[t.ID]}
+	delete(s.early, t.ID)
 	s.events = append(s.events, Event{Kind: TriggerEvent, ID: t.ID, Trigger: t})
 }
+
+// giveUpEarly aborts what was answered early and is older than a checkpoint that is triggered: triggers come in order, so that its own
+// will not come any more.
+func (s *side) giveUpEarly(before int64) {
+	for _, id := range slices.Sorted(maps.Keys(s.early)) {
+		if id < before {
+			delete(s.early, id)
+			s.events = append(s.events, Event{Kind: AbortedEvent, ID: id, Cause: givenUp})
+		}
+	}
+}
+
+const givenUp = "the coordinator has given it up meanwhile"
 
 func (s *side) complete(id int64, last bool) {
 	if id <= s.completed {
@@ -155,6 +178,7 @@ func (s *side) complete(id int64, last bool) {
 			delete(s.open, k)
 		}
 	}
+	maps.DeleteFunc(s.early, func(k int64, _ *message) bool { return k <= id })
 	s.events = append(s.events, Event{Kind: CompletedEvent, ID: id, Last: last})
 }
 
@@ -181,7 +205,7 @@ func (s *side) resumed(m *message) (out []*message) {
 	s.complete(m.Completed, m.Last)
 	for _, id := range s.ids() {
 		if !slices.ContainsFunc(m.Triggers, func(t Trigger) bool { return t.ID == id }) {
-			s.abort(id, "the coordinator has given it up meanwhile")
+			s.abort(id, givenUp)
 		}
 	}
 	slices.SortFunc(m.Triggers, func(a, b Trigger) int { return cmp.Compare(a.ID, b.ID) })
@@ -205,14 +229,22 @@ func (s *side) resumed(m *message) (out []*message) {
 	return out
 }
 
-// say acknowledges or declines a checkpoint. Nil: it is over already, or something was said.
+// say acknowledges or declines a checkpoint, also one whose trigger is still on its way: another member that had it sooner has sent the
+// barrier, and data may be faster. Nil: it is over already, or something was said.
 func (s *side) say(epoch int32, m *message) []*message {
+	if s.state != sideRunning || epoch != s.epoch {
+		return nil
+	}
 	c := s.open[m.ID]
-	if s.state != sideRunning || epoch != s.epoch || c == nil || c.said != nil {
+	switch {
+	case c != nil && c.said == nil:
+		c.said = m
+	case c == nil && m.ID > max(s.heard, s.completed) && s.early[m.ID] == nil && len(s.early) < maxEarly:
+		s.early[m.ID] = m
+	default:
 		return nil
 	}
 	m.Epoch = epoch
-	c.said = m
 	return []*message{m}
 }
 

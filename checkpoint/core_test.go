@@ -470,3 +470,66 @@ func TestSideSaysAgain(t *testing.T) {
 		t.Error("a settled checkpoint, or one of another epoch, is answered")
 	}
 }
+
+// TestAnswerBeforeTrigger: a barrier that comes with the data may be faster than the coordinator's trigger. The answer goes out at once, once, and
+// again after a lost connection; what is given up, or never triggered, is aborted.
+func TestAnswerBeforeTrigger(t *testing.T) {
+	s := newSide("a", "p1")
+	s.connected()
+	s.join()
+	s.receive(&message{Kind: msgWelcome, Epoch: 3, Restored: &restoredState{ID: 4}})
+	ack := func(id int64) *message { return &message{Kind: msgAck, ID: id} }
+	trigger := func(id int64) { s.receive(&message{Kind: msgTrigger, Epoch: 3, Triggers: []Trigger{{ID: id}}}) }
+	events := func() (got []string) {
+		for _, e := range s.events {
+			got = append(got, fmt.Sprint(e.Kind, " ", e.ID))
+		}
+		s.events = nil
+		return got
+	}
+	is := func(want ...string) {
+		t.Helper()
+		if got := events(); !slices.Equal(got, want) {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	}
+	if out := s.say(3, ack(4)); out != nil {
+		t.Error("the restored checkpoint is answered")
+	}
+	if out := s.say(3, ack(5)); len(out) != 1 || out[0].Epoch != 3 {
+		t.Fatalf("%v", out)
+	}
+	if out := s.say(3, ack(5)); out != nil {
+		t.Error("answered twice")
+	}
+	trigger(5)
+	is("trigger 5")
+	if out := s.say(3, ack(5)); out != nil {
+		t.Error("answered twice, around its trigger")
+	}
+	s.say(3, ack(6))
+	// The connection is lost, and with it the answers; the coordinator has 5 and 6 in flight.
+	out := s.receive(&message{Kind: msgResumed, Epoch: 3, Triggers: []Trigger{{ID: 5}, {ID: 6}}})
+	if len(out) != 2 || out[0].ID != 5 || out[1].ID != 6 {
+		t.Fatalf("after the connection was lost it says %v", out)
+	}
+	is("trigger 6")
+	s.receive(&message{Kind: msgCompleted, Epoch: 3, ID: 6})
+	is("completed 6")
+	s.say(3, ack(7)) // its trigger is lost with the connection, and it is given up
+	s.receive(&message{Kind: msgResumed, Epoch: 3, Completed: 6})
+	trigger(8)
+	is("aborted 7", "trigger 8")
+	if out := s.say(3, ack(7)); out != nil {
+		t.Error("what was given up is answered")
+	}
+	s.say(3, ack(9))
+	s.receive(&message{Kind: msgCompleted, Epoch: 3, ID: 9})
+	is("completed 9")
+	for id := int64(10); id < 10+2*maxEarly; id++ {
+		s.say(3, ack(id))
+	}
+	if len(s.early) != maxEarly {
+		t.Errorf("%d answers wait for triggers, want %d", len(s.early), maxEarly)
+	}
+}

@@ -467,13 +467,14 @@ func (w *modelWorld) work(p *modelProc) {
 	if p.pos == w.total {
 		w.send(p, s.end(s.epoch))
 	}
-	for _, id := range s.ids() {
-		if s.open[id].said != nil || w.rnd.IntN(3) > 0 {
+	for _, id := range append(s.ids(), w.overtaking(p)...) {
+		c := s.open[id]
+		if c != nil && (c.said != nil || w.rnd.IntN(3) > 0) {
 			continue
 		}
 		if !w.quiet && w.rnd.IntN(20) == 0 {
 			w.seen["declined"]++
-			w.send(p, s.say(s.epoch, &message{Kind: msgDecline, ID: id, Cause: "no"}))
+			w.answer(p, c != nil, &message{Kind: msgDecline, ID: id, Cause: "no"})
 			continue
 		}
 		if slices.ContainsFunc(p.prepared, func(tx modelTx) bool { return tx.id > id }) {
@@ -484,10 +485,39 @@ func (w *modelWorld) work(p *modelProc) {
 		w.sinks[p.name].prepared[id] = tx
 		p.prepared = append(p.prepared, tx)
 		w.states = append(w.states, modelState{name: p.name, epoch: s.epoch, id: id, pos: p.pos, txs: slices.Clone(p.prepared)})
-		w.send(p, s.say(s.epoch, &message{
+		w.answer(p, c != nil, &message{
 			Kind: msgAck, ID: id, Parts: []Part{{Name: "s", Size: int64(len(w.states) - 1)}}, Final: s.ended,
-		}))
+		})
 	}
+}
+
+// overtaking are the checkpoints whose barriers have come to a process with the data, from one that has answered them, while its own trigger
+// is on its way.
+func (w *modelWorld) overtaking(p *modelProc) (ids []int64) {
+	for _, q := range w.procs {
+		if q.side.epoch != p.side.epoch || q.inEpoch != p.inEpoch {
+			continue
+		}
+		for _, id := range q.side.ids() {
+			if q.side.open[id].said != nil && id > max(p.side.heard, p.side.completed) && p.side.early[id] == nil && !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// answer says something of a checkpoint, which goes out in any case: nothing else brings the checkpoint to its end soon.
+func (w *modelWorld) answer(p *modelProc, triggered bool, m *message) {
+	msgs := p.side.say(p.side.epoch, m)
+	if len(msgs) == 0 {
+		w.fail("member %s: the answer to checkpoint %d is lost", p.name, m.ID)
+	}
+	if !triggered {
+		w.seen["answered before its trigger"]++
+	}
+	w.send(p, msgs)
 }
 
 // deliver carries a message over a link, or lets its end be known.
@@ -653,7 +683,7 @@ func TestModel(t *testing.T) {
 	for _, k := range []string{
 		"completed", "fenced", "replaced", "replayed", "rolled back", "committed again", "resumed", "declined", "failed", "frozen",
 		"killed with something prepared", "lost an acknowledgement", "lost a completion", "store failed", "completed in spite of an error",
-		"stored, and crashed", "completed when its epoch was over", "recovered at the end",
+		"stored, and crashed", "completed when its epoch was over", "recovered at the end", "answered before its trigger",
 	} {
 		if total[k] == 0 {
 			t.Errorf("it never happened: %s", k)
