@@ -80,10 +80,11 @@ func newRig(t *testing.T, lines, short int, alignment checkpoint.Alignment) *rig
 
 // freeAddr is an address that nobody listens at. Each attempt of a process listens there again.
 func freeAddr(t *testing.T) string {
-	addr, err := loopback.FreeAddr()
+	addr, free, err := loopback.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(free)
 	return addr
 }
 

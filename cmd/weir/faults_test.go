@@ -17,10 +17,11 @@ import (
 // deadAddr is an address that nobody listens at.
 func deadAddr(t testing.TB) string {
 	t.Helper()
-	addr, err := loopback.FreeAddr()
+	addr, free, err := loopback.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(free)
 	return addr
 }
 

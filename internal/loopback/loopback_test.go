@@ -6,10 +6,11 @@ import (
 )
 
 func TestFreeAddr(t *testing.T) {
-	addr, err := FreeAddr()
+	addr, free, err := FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer free()
 	for range 2 { // it can be listened at again
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
@@ -24,14 +25,15 @@ func TestFreeAddr(t *testing.T) {
 	}
 }
 
-// TestFreeAddrOnce: nobody gets an address a second time, though nobody listens at it.
+// TestFreeAddrOnce: nobody gets an address a second time before it is given up, though nobody listens at it.
 func TestFreeAddrOnce(t *testing.T) {
 	seen := map[string]bool{}
 	for range 300 {
-		addr, err := FreeAddr()
+		addr, free, err := FreeAddr()
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer free()
 		if seen[addr] {
 			t.Fatalf("%s twice", addr)
 		}

@@ -95,6 +95,9 @@ func (a *tally) round(t *testing.T, r *rand.Rand, mode checkpoint.Alignment) (er
 		for _, p := range c.proxies {
 			p.close()
 		}
+		for _, free := range c.free {
+			free()
+		}
 	}()
 	var log strings.Builder
 	names := append(members(), "coordinator")

@@ -23,6 +23,7 @@ import (
 
 // crew is the processes of a round, and who starts them again: their supervisor.
 type crew struct {
+	free    []func() // addresses
 	dir     string
 	records uint32
 	mode    checkpoint.Alignment
@@ -57,10 +58,11 @@ func newCrew(dir string, records uint32, mode checkpoint.Alignment) (*crew, erro
 		if strings.HasPrefix(name, "sink") {
 			continue
 		}
-		addr, err := loopback.FreeAddr()
+		addr, free, err := loopback.FreeAddr()
 		if err != nil {
 			return nil, err
 		}
+		c.free = append(c.free, free)
 		c.listen[name] = addr
 		if c.proxies[name], err = newProxy(addr); err != nil {
 			return nil, err

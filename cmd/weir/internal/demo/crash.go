@@ -114,9 +114,11 @@ func (d *demo) crash(ctx context.Context) (err error) {
 	}
 	var addrs [senders + 1]string // the last is the coordinator's
 	for i := range addrs {
-		if addrs[i], err = loopback.FreeAddr(); err != nil {
+		var free func()
+		if addrs[i], free, err = loopback.FreeAddr(); err != nil {
 			return err
 		}
+		defer free()
 	}
 	coord, out := addrs[senders], filepath.Join(d.dir, "committed")
 	commands := map[string][]string{}
