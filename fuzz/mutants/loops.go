@@ -57,6 +57,7 @@ var loops = []Mutant{
 		Old:   "return l.due() < until",
 		New:   "return l.due() < until && false",
 		Tests: []string{"netio.TestTimerArmedWhileAsleep"},
+		Hangs: true,
 	},
 	{
 		Name:  "timer-heap-out-of-order",
@@ -121,5 +122,6 @@ var loops = []Mutant{
 		Old:   "k.again && !c.paused && !k.choked() {",
 		New:   "k.again && !c.paused && !k.choked() && false {",
 		Tests: []string{"netio.TestTLSPause"},
+		Hangs: true,
 	},
 }

@@ -121,6 +121,7 @@ var sending = []Mutant{
 		Old:   "s.part.cfg.Pool.Notifier().Wake() // the writer may wait for a place in this queue",
 		New:   "",
 		Tests: []string{"credit.TestReleaseWakes"},
+		Hangs: true,
 	},
 	{
 		Name:  "release-keeps-queue",
