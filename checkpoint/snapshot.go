@@ -24,6 +24,7 @@ type Snapshot struct {
 }
 
 // Snapshot begins this member's part in checkpoint id. It is this member's last one if EndOfData was called before.
+// Its TriggerEvent need not have come: where barriers come with the data, they may be faster than the coordinator.
 func (e *Epoch) Snapshot(id int64) *Snapshot {
 	e.m.mu.Lock()
 	defer e.m.mu.Unlock()

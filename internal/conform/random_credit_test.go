@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -28,15 +27,7 @@ func newCreditReference(s *Scenario) (creditReference, func(*Scenario, *Out) err
 // TestCreditReferenceIsFlink holds the references of the credit families against everything that was recorded.
 func TestCreditReferenceIsFlink(t *testing.T) {
 	for _, name := range []string{"receiver", "sender"} {
-		f, err := os.Open("testdata/traces/credit-" + name + ".txt")
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := ParseTrace(f)
-		f.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := recordedTrace(t, "credit-"+name)
 		if len(all) < 200 {
 			t.Errorf("%s: %d scenarios, want at least 200", name, len(all))
 		}

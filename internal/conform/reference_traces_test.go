@@ -6,20 +6,27 @@ import (
 	"testing"
 )
 
+// recordedTrace is one of the committed traces.
+func recordedTrace(t *testing.T, name string) []*Scenario {
+	t.Helper()
+	f, err := os.Open("testdata/traces/" + name + ".txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all, err := ParseTrace(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 // TestReferenceIsFlink holds the reference against everything that was recorded from Flink in the align families. What
 // it says about other scenarios has this to stand on.
 func TestReferenceIsFlink(t *testing.T) {
 	scenarios := 0
 	for _, name := range []string{"exactly-once", "at-least-once", "unaligned", "timeout"} {
-		f, err := os.Open("testdata/traces/align-" + name + ".txt")
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := ParseTrace(f)
-		f.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := recordedTrace(t, "align-"+name)
 		failed := 0
 		for _, s := range all {
 			w := newRefWorld(s)
