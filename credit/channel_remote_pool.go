@@ -168,9 +168,20 @@ func (p *ReceivePool) take(c *RemoteChannel, kind CreditKind) (segment.Buffer, e
 	if !ok {
 		return b, fmt.Errorf("%w: %d reserved", errNoSegment, p.reserved)
 	}
-	b.SetTag(makeTag(c.slot, kind))
-	return b, nil
+	return p.charge(b, c, kind), nil
 }
+
+// charge makes a segment that was taken the one of a message of channel c.
+func (p *ReceivePool) charge(b segment.Buffer, c *RemoteChannel, kind CreditKind) segment.Buffer {
+	b.SetTag(makeTag(c.slot, kind))
+	return b
+}
+
+// lend gives a segment for the time of a read: it is charged, or given back, before anything else is taken that a ledger has
+// credit for.
+func (p *ReceivePool) lend() (segment.Buffer, bool) { return p.local.Take() }
+
+func (p *ReceivePool) giveBack(b segment.Buffer) { p.local.Put(b) }
 
 // onReturn is called for each segment that came home, with its tag.
 func (p *ReceivePool) onReturn(tag uint32) {

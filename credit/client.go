@@ -160,7 +160,10 @@ type clientConn struct {
 	asksAgain     map[*RemoteChannel]struct{}
 }
 
-var _ netio.OpenHandler = (*clientConn)(nil)
+var (
+	_ netio.OpenHandler  = (*clientConn)(nil)
+	_ netio.SpaceHandler = (*clientConn)(nil)
+)
 
 func (h *clientConn) dead() bool {
 	return h.failed || h.core != nil && (h.core.Err() != nil || h.core.Closing())
@@ -310,6 +313,20 @@ func (h *clientConn) OnRead(c *netio.Conn, p []byte) error {
 		}
 	}
 	err := h.core.Feed(p)
+	c.SetCredit(h.core.CreditOutstanding())
+	return err
+}
+
+// OnSpace has the loop read into segments what can be foreseen.
+func (h *clientConn) OnSpace(_ *netio.Conn, s *netio.Space) {
+	for _, p := range h.core.Land(s.Room()) {
+		s.Add(p)
+	}
+}
+
+// OnFilled is OnRead for what lies in segments.
+func (h *clientConn) OnFilled(c *netio.Conn, n int, spill []byte) error {
+	err := h.core.Landed(n, spill)
 	c.SetCredit(h.core.CreditOutstanding())
 	return err
 }

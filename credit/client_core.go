@@ -80,6 +80,8 @@ type ClientCore struct {
 	refs     int // channels that use the connection
 	closing  bool
 
+	landing landing
+
 	// The message that is arriving.
 	cur struct {
 		ch     *RemoteChannel

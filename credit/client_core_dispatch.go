@@ -75,7 +75,9 @@ func (c *ClientCore) OnBufferHeader(h *BufferHeader) (dst []byte, ok bool) {
 		ch.announce(ch.ledger.Return(kind))
 		return nil, false
 	}
-	if c.cur.buf, c.cur.failed = c.cfg.Pool.take(ch, kind); c.cur.failed != nil {
+	if b, ok := c.landing.accept(int(h.Size)); ok {
+		c.cur.buf = c.cfg.Pool.charge(b, ch, kind)
+	} else if c.cur.buf, c.cur.failed = c.cfg.Pool.take(ch, kind); c.cur.failed != nil {
 		ch.announce(ch.ledger.Return(kind))
 		return nil, false
 	}
@@ -88,6 +90,7 @@ func (c *ClientCore) OnBufferDone(h *BufferHeader) error {
 	if h.Type.IsBuffer() {
 		c.stats.Data++
 		c.stats.Bytes += uint64(h.Size)
+		c.landing.last = int(h.Size)
 	} else {
 		c.stats.Events++
 	}

@@ -128,6 +128,21 @@ func (d *ClientDecoder) Filled(n int, h ClientHandler) error {
 	return d.err
 }
 
+// headLen is the length of a data message's headers.
+func (d *ClientDecoder) headLen() int { return FrameHeaderLen + d.cfg.Profile.headerLen() }
+
+// headSoFar tells how many bytes of the headers of the message to come are here. Not ok: another message is arriving, of which the
+// rest may be anything. While a payload arrives it is that of the message after, 0.
+func (d *ClientDecoder) headSoFar() (n int, ok bool) {
+	switch d.stage {
+	case stagePayload:
+		return 0, true
+	case stageHeader:
+		return FrameHeaderLen + d.n, true
+	}
+	return d.hn, d.stage == stageFrame && !d.header
+}
+
 // Receiving returns the header of the message whose payload is still incomplete, nil if there is none. A connection that
 // ends now must give back the memory it took for it.
 func (d *ClientDecoder) Receiving() *BufferHeader {

@@ -51,6 +51,7 @@ type Releaser interface {
 type Conn struct {
 	l        *Loop
 	h        Handler
+	space    SpaceHandler // h, if it is one
 	releaser Releaser
 	net      string
 	laddr    net.Addr
@@ -91,7 +92,9 @@ type Conn struct {
 }
 
 func (l *Loop) newConn(network string, laddr, raddr net.Addr, h Handler) *Conn {
-	return &Conn{l: l, h: h, net: network, laddr: laddr, raddr: raddr, index: -1, raisedAt: -1}
+	c := &Conn{l: l, net: network, laddr: laddr, raddr: raddr, index: -1, raisedAt: -1}
+	c.SetHandler(h)
+	return c
 }
 
 // Loop returns the connection's loop. Any goroutine.
@@ -113,7 +116,10 @@ func (c *Conn) Data() any { return c.data }
 func (c *Conn) Closed() bool { return c.closed }
 
 // SetHandler changes who gets the next calls: a handshake hands over to the protocol.
-func (c *Conn) SetHandler(h Handler) { c.h = h }
+func (c *Conn) SetHandler(h Handler) {
+	c.h = h
+	c.space, _ = h.(SpaceHandler)
+}
 
 // SetReleaser has written buffers given back by r instead of Buffer.Release. r is used by the holder of the token only.
 func (c *Conn) SetReleaser(r Releaser) { c.releaser = r }

@@ -104,7 +104,22 @@ func (c *Conn) sysReadOnce(hangup bool) (again bool) {
 	if c.sys.tls != nil {
 		return c.tlsRead(hangup)
 	}
+	if c.space != nil && !c.finishing && !l.sys.polling {
+		if s := &l.sys.space; c.offered(s) {
+			n, errno := c.readSpace(s)
+			return c.readDone(n, errno, hangup, s)
+		}
+	}
 	n, errno := c.readInto(l.sys.region)
+	return c.readDone(n, errno, hangup, nil)
+}
+
+// readDone handles the outcome of a read, into s and the region behind, or, if s is nil, into the region.
+func (c *Conn) readDone(n int, errno unix.Errno, hangup bool, s *Space) (again bool) {
+	l := c.l
+	if s != nil && (errno != 0 || n == 0) {
+		_ = c.space.OnFilled(c, 0, nil) // nothing has come that could be wrong
+	}
 	switch {
 	case errno == unix.EAGAIN:
 		if hangup {
@@ -123,12 +138,61 @@ func (c *Conn) sysReadOnce(hangup bool) (again bool) {
 	default:
 		l.stats.Reads++
 		l.stats.ReadBytes += uint64(n)
-		if c.received(l.sys.region[:n]) {
+		ok := false
+		if s != nil {
+			ok = c.receivedSpace(s, n)
+		} else {
+			ok = c.received(l.sys.region[:n])
+		}
+		if ok {
 			c.lowatRule(n)
 			return true
 		}
 	}
 	return false
+}
+
+// offered asks the handler for memory.
+func (c *Conn) offered(s *Space) bool {
+	s.reset(c.l.cfg.ReadSize)
+	c.space.OnSpace(c, s)
+	return s.size > 0
+}
+
+// readSpace reads into s, and what is more into the end of the region: its beginning is left for what the handler copies.
+func (c *Conn) readSpace(s *Space) (int, unix.Errno) {
+	v := &c.l.sys.vec
+	v.reset()
+	for _, p := range s.pieces {
+		v.add(p)
+	}
+	if rest := c.l.sys.region[s.size:]; len(rest) > 0 {
+		v.add(rest)
+	}
+	var n int
+	var errno unix.Errno
+	if h := c.l.hooks; h != nil && h.readv != nil {
+		n, errno = h.readv(c, v)
+	} else {
+		n, errno = v.read(c.sys.fd)
+	}
+	v.release()
+	return n, errno
+}
+
+// receivedSpace passes what was read to the handler; false: the connection is closed now.
+func (c *Conn) receivedSpace(s *Space, n int) bool {
+	c.spurious = 0
+	region := c.l.sys.region
+	size := s.size
+	err := c.space.OnFilled(c, min(n, size), region[:size])
+	if err != nil {
+		c.Close(err)
+	}
+	if c.closed || n <= size {
+		return !c.closed
+	}
+	return c.received(region[size:n])
 }
 
 func (c *Conn) readInto(p []byte) (int, unix.Errno) {

@@ -128,6 +128,6 @@ func (a *listener) accepted(c *Conn) {
 		c.Close(ErrRefused)
 		return
 	}
-	c.h = h
+	c.SetHandler(h)
 	c.opened()
 }

@@ -48,4 +48,7 @@ func (v *vectors) writeMore(fd int) (int, unix.Errno) {
 	return errnoOf(unix.SendmsgBuffers(fd, v.iov, nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL))
 }
 
+// read fills the pieces in order.
+func (v *vectors) read(fd int) (int, unix.Errno) { return errnoOf(unix.Readv(fd, v.iov)) }
+
 func (v *vectors) write(fd int) (int, unix.Errno) { return errnoOf(unix.Writev(fd, v.iov)) }

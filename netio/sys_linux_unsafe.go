@@ -58,6 +58,12 @@ func (v *vectors) writeMore(fd int) (int, unix.Errno) {
 	return int(r), errno
 }
 
+// read fills the pieces in order.
+func (v *vectors) read(fd int) (int, unix.Errno) {
+	r, _, errno := unix.RawSyscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&v.iov)), uintptr(v.n))
+	return int(r), errno
+}
+
 func (v *vectors) write(fd int) (int, unix.Errno) {
 	r, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(&v.iov)), uintptr(v.n))
 	return int(r), errno

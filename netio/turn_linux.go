@@ -33,6 +33,8 @@ type loopSys struct {
 	slots    []slot
 	freeSlot []int32
 	region   []byte
+	space    Space
+	polling  bool // sysReadAll reads, from sockets that nobody has said to have something
 	vec      vectors
 	seals    sealPool
 	joined   []byte // what is shorter than a record of TLS, for the time of a call
@@ -156,11 +158,13 @@ func (l *Loop) sysFew() bool {
 // sysReadAll reads once from each socket that is read from. What else the kernel has to report is left to sysPoll.
 func (l *Loop) sysReadAll() (worked bool) {
 	reads, gone := l.stats.Reads, len(l.gone)
+	l.sys.polling = true
 	for i := 0; i < len(l.conns); i++ { // it may change meanwhile
 		if c := l.conns[i]; c.sys.mask&unix.EPOLLIN != 0 {
 			c.event(unix.EPOLLIN)
 		}
 	}
+	l.sys.polling = false
 	return l.stats.Reads != reads || len(l.gone) != gone
 }
 
@@ -266,6 +270,7 @@ func unmapRegion(p []byte) {
 // hooks let tests stand in for the kernel.
 type hooks struct {
 	read    func(c *Conn, p []byte) (int, unix.Errno)
+	readv   func(c *Conn, v *vectors) (int, unix.Errno)
 	write   func(c *Conn, v *vectors) (int, unix.Errno)
 	send    func(c *Conn, part filePart) (int, unix.Errno)
 	ctl     func(op, fd int) error

@@ -46,10 +46,18 @@ func sendRecords(ctx context.Context, r *role) error {
 		return err
 	}
 	record := newRecord(size)
+	batch := make([][]byte, 64)
+	for i := range batch {
+		batch[i] = record
+	}
+	sub := 0
 	for {
-		for range every {
-			if err := out.Write(ctx, nil, record); err != nil {
+		for left := every; left > 0; left -= min(left, len(batch)) {
+			if _, err := out.WriteBatch(ctx, sub, batch[:min(left, len(batch))]); err != nil {
 				return err
+			}
+			if sub++; sub == channels {
+				sub = 0
 			}
 		}
 		r.meter.Add(int64(every*size), int64(every))
