@@ -78,7 +78,9 @@ func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 			l.Release()
 			return false, nil
 		}
-		l.sleep(ctx, ready, n, never)
+		if l.sleep(ctx, ready, n, never) && ready() {
+			break // without another look at the kernel
+		}
 	}
 	l.release(err == nil)
 	return true, err
