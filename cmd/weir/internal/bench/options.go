@@ -38,7 +38,7 @@ type Options struct {
 	Record int
 	// Park: idle loops sleep at once, instead of polling for a while.
 	Park bool
-	// Task: consumers are goroutines apart from the loop, which has a thread of its own.
+	// Task: consumers are goroutines apart from the loop, which has one of its own.
 	Task bool
 	// Tasks is the number of goroutines at each end that the channels which are read are shared out to; 0: one.
 	Tasks int
@@ -109,7 +109,7 @@ func (o *Options) describe() string {
 		{o.Frame > 0, fmt.Sprintf("%d bytes a buffer", o.Frame)},
 		{o.Record > 0, fmt.Sprintf("records of %d bytes", o.Record)},
 		{o.Park, "no polling"},
-		{o.Task, "loops with threads of their own"},
+		{o.Task, "loops with goroutines of their own where there are consumers"},
 		{o.Tasks > 0, fmt.Sprintf("%d tasks", o.Tasks)},
 		{o.TLS, "TLS 1.3"},
 		{o.Pin != "", "pinned, " + o.Pin},

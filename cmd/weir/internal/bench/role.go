@@ -110,6 +110,7 @@ func (t *order) do(ctx context.Context, out io.Writer) (err error) {
 // open opens the node of a side.
 func (t *order) open(s *scenario) (*weir.Node, error) {
 	cfg := t.Options.node()
+	cfg.Dedicated = t.Options.Task && (t.Side != "send" || s.echo) // where there are consumers
 	if t.Side == "send" || s.echo {
 		cfg.Listen = "127.0.0.1:0"
 	}
