@@ -37,7 +37,7 @@ type Config struct {
 	// Poll is how long an idle loop polls before it sleeps: 0 means 50 µs, negative never. A container with a CPU quota sets it
 	// negative.
 	Poll time.Duration
-	// Dedicated gives the loop a thread of its own, which never gives up the loop, instead of letting inputs and outputs
+	// Dedicated gives the loop a goroutine of its own, which never gives up the loop, instead of letting inputs and outputs
 	// run its turns.
 	Dedicated bool
 	// RequestTimeout is how long the request of a partition that does not exist yet waits at this node; 0 means 10 s.

@@ -9,7 +9,7 @@
 //   - A writer that has published something runs one turn that does not block ([Loop.Kick]).
 //   - When nobody has run a turn for 10 ms the loop's standby goroutine does, since the wire must not wait for a consumer
 //     that is busy. With handlers that do all the work (nobody calls RunUntil), it is the standby that runs everything.
-//   - Or the loop has a goroutine of its own on a locked thread ([LoopConfig.Dedicated]), which polls while data flows.
+//   - Or the loop has a goroutine of its own ([LoopConfig.Dedicated]), which polls while data flows.
 //
 // # Invariant
 //
@@ -54,7 +54,7 @@
 // # GOMAXPROCS
 //
 // A sleep in the kernel keeps the goroutine's P until the runtime takes it away, and needs a free P after. Keep loops that sleep
-// at once (driven or dedicated) at or below GOMAXPROCS − 1. With GOMAXPROCS 1 nothing polls and nothing locks a thread.
+// at once (driven or dedicated) at or below GOMAXPROCS − 1. With GOMAXPROCS 1 nothing polls.
 //
 // # Systems
 //

@@ -47,8 +47,8 @@ type LoopConfig struct {
 	// Standby is how long the loop may go without a turn before its standby goroutine runs turns itself. 0 means 10 ms.
 	// Negative: no standby; then the owner of the loop must run turns (simulations and tests).
 	Standby time.Duration
-	// Dedicated gives the loop a goroutine of its own. It never gives up the
-	// token: RunUntil only waits, and polling goes on for as long as data flows.
+	// Dedicated gives the loop a goroutine of its own. It never gives up the token: RunUntil only waits, and polling goes on for as
+	// long as data flows.
 	Dedicated bool
 	// ReadSize is the most bytes that one system call reads. 0 means DefaultReadSize.
 	ReadSize int
