@@ -124,4 +124,12 @@ var loops = []Mutant{
 		Tests: []string{"netio.TestTLSPause"},
 		Hangs: true,
 	},
+	{
+		Name:  "overflow-from-the-beginning",
+		What:  "what a read brings beyond the memory that was offered is passed on from the wrong place",
+		File:  "netio/conn_linux.go",
+		Old:   "return c.received(region[size:n])",
+		New:   "return c.received(region[:n-size])",
+		Tests: []string{"netio.TestSpaceInOrder", "netio.TestSpaceAnswered"},
+	},
 }

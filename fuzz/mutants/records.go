@@ -114,4 +114,12 @@ var records = []Mutant{
 		New:   "case tagWatermark:\n\t\tif len(p) < 9 {",
 		Tests: []string{"serde.TestElements"},
 	},
+	{
+		Name:  "batch-fills-buffer",
+		What:  "a batch fills a buffer to its last byte",
+		File:  "serde/recordwriter_batch.go",
+		Old:   "len(p)-head <= len(value)",
+		New:   "len(p)-head < len(value)",
+		Tests: []string{"serde.TestTryWriteBatchRoom", "serde.TestTryWriteBatchModel"},
+	},
 }
