@@ -122,6 +122,7 @@ type Output struct {
 	readyFn  func() bool
 	resumeFn func() bool
 	resumed  error
+	half     error // not nil: a record is half written, and stays so
 	waits    waitStats
 	closed   atomic.Bool
 
@@ -466,7 +467,8 @@ func (o *Output) retry(ctx context.Context, write func() error) error {
 func (o *Output) finishWrite(ctx context.Context, err error) error {
 	if errors.Is(err, serde.ErrUnfinished) {
 		if err := o.wait(ctx, o.resumeFn); err != nil {
-			return fmt.Errorf("%w: %w", ErrHalfWritten, err)
+			o.half = fmt.Errorf("%w: %w", ErrHalfWritten, err)
+			return o.half
 		}
 		err = o.resumed
 	}

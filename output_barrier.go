@@ -28,6 +28,9 @@ func (o *Output) Barrier(b Barrier) error {
 
 // serve sends posted barriers, and tells if there is nobody left to write to.
 func (o *Output) serve() error {
+	if o.half != nil {
+		return o.half
+	}
 	if o.attention.Load() == 0 {
 		return nil
 	}

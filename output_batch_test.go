@@ -283,7 +283,17 @@ func TestWriteBatchCancelled(t *testing.T) {
 			if !errors.Is(err, context.Canceled) || errors.Is(err, ErrHalfWritten) != tc.half || n >= len(values) || n > 0 == tc.half {
 				t.Fatalf("%d written: %v", n, err)
 			}
-			if tc.half { // it can only be closed
+			if tc.half { // it can only be closed: nothing else waits, or takes the other record's end for its own
+				_, batch := out.WriteBatch(ctx, 0, values[:1])
+				_, try := out.TryWrite(nil, values[0])
+				_, claim := out.ClaimBuffer(ctx, 0)
+				for what, err := range map[string]error{"Write": out.Write(ctx, nil, values[0]), "WriteTo": out.WriteTo(ctx, 0, values[0]),
+					"WriteBatch": batch, "TryWrite": try, "Broadcast": out.Broadcast(ctx, values[0]), "Watermark": out.Watermark(ctx, 1),
+					"ClaimBuffer": claim, "Flush": out.Flush()} {
+					if !errors.Is(err, ErrHalfWritten) {
+						t.Errorf("%s after it: %v", what, err)
+					}
+				}
 				if err := out.Close(); err != nil {
 					t.Fatal(err)
 				}

@@ -126,8 +126,8 @@ func (c *ClientCore) landed(n int, spill []byte) error {
 		}
 		n -= k
 		p = p[1:]
+		l.misses = 0
 	}
-	l.misses = 0
 	return nil
 }
 

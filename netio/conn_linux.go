@@ -104,21 +104,23 @@ func (c *Conn) sysReadOnce(hangup bool) (again bool) {
 	if c.sys.tls != nil {
 		return c.tlsRead(hangup)
 	}
-	if c.space != nil && !c.finishing && !l.sys.polling {
-		if s := &l.sys.space; c.offered(s) {
+	if h := c.space; h != nil && !c.finishing && !l.sys.polling {
+		s := &l.sys.space
+		s.reset(l.cfg.ReadSize)
+		if h.OnSpace(c, s); s.size > 0 {
 			n, errno := c.readSpace(s)
-			return c.readDone(n, errno, hangup, s)
+			return c.readDone(n, errno, hangup, h)
 		}
 	}
 	n, errno := c.readInto(l.sys.region)
 	return c.readDone(n, errno, hangup, nil)
 }
 
-// readDone handles the outcome of a read, into s and the region behind, or, if s is nil, into the region.
-func (c *Conn) readDone(n int, errno unix.Errno, hangup bool, s *Space) (again bool) {
+// readDone handles the outcome of a read, into the space that h has offered and the region behind, or, if h is nil, into the region.
+func (c *Conn) readDone(n int, errno unix.Errno, hangup bool, h SpaceHandler) (again bool) {
 	l := c.l
-	if s != nil && (errno != 0 || n == 0) {
-		_ = c.space.OnFilled(c, 0, nil) // nothing has come that could be wrong
+	if h != nil && (errno != 0 || n == 0) {
+		_ = h.OnFilled(c, 0, nil) // nothing has come that could be wrong
 	}
 	switch {
 	case errno == unix.EAGAIN:
@@ -139,8 +141,8 @@ func (c *Conn) readDone(n int, errno unix.Errno, hangup bool, s *Space) (again b
 		l.stats.Reads++
 		l.stats.ReadBytes += uint64(n)
 		ok := false
-		if s != nil {
-			ok = c.receivedSpace(s, n)
+		if h != nil {
+			ok = c.receivedSpace(h, n)
 		} else {
 			ok = c.received(l.sys.region[:n])
 		}
@@ -150,13 +152,6 @@ func (c *Conn) readDone(n int, errno unix.Errno, hangup bool, s *Space) (again b
 		}
 	}
 	return false
-}
-
-// offered asks the handler for memory.
-func (c *Conn) offered(s *Space) bool {
-	s.reset(c.l.cfg.ReadSize)
-	c.space.OnSpace(c, s)
-	return s.size > 0
 }
 
 // readSpace reads into s, and what is more into the end of the region: its beginning is left for what the handler copies.
@@ -180,13 +175,11 @@ func (c *Conn) readSpace(s *Space) (int, unix.Errno) {
 	return n, errno
 }
 
-// receivedSpace passes what was read to the handler; false: the connection is closed now.
-func (c *Conn) receivedSpace(s *Space, n int) bool {
+// receivedSpace passes what was read to h, which has offered space, and the rest to the handler; false: the connection is closed now.
+func (c *Conn) receivedSpace(h SpaceHandler, n int) bool {
 	c.spurious = 0
-	region := c.l.sys.region
-	size := s.size
-	err := c.space.OnFilled(c, min(n, size), region[:size])
-	if err != nil {
+	region, size := c.l.sys.region, c.l.sys.space.size
+	if err := h.OnFilled(c, min(n, size), region[:size]); err != nil {
 		c.Close(err)
 	}
 	if c.closed || n <= size {
