@@ -43,11 +43,12 @@ type OutputConfig struct {
 	Partition Partition
 	// MaxParallelism is the number of key groups; 0 means Flink's default for Subpartitions.
 	MaxParallelism int
-	// Buffers is the most segments that the output holds; 0 means 128, or what Flink takes if that is more: 2 for each subpartition and 8.
-	// More do not make an output faster: all are in use before a writer waits, and fewer stay in a cache.
+	// Buffers is the most segments that the output holds; 0 means 32, or what Flink takes if that is more: 2 for each subpartition and 8.
+	// More do not make an output faster: all are in use before a writer waits, and a megabyte stays in a cache. They help where frames
+	// are small, and with a larger window at the consumer.
 	Buffers int
-	// BuffersPerSubpartition is how many of them a subpartition may hold before the writer waits; 0 means half of Buffers divided
-	// by Subpartitions, at least Flink's 10.
+	// BuffersPerSubpartition is how many of them a subpartition may hold before the writer waits; 0 means three quarters of
+	// Buffers divided by Subpartitions, at least Flink's 10.
 	BuffersPerSubpartition int
 	// BufferTimeout is how long a record may wait in a buffer that is not full: 0 means 100 ms, negative for ever. FlushEach
 	// sends each record at once.
@@ -67,7 +68,7 @@ type OutputConfig struct {
 }
 
 const (
-	defaultOutputBuffers = 128
+	defaultOutputBuffers = 32
 	defaultBufferTimeout = 100 * time.Millisecond
 	minQuota             = 10
 	overdraft            = 20
@@ -82,7 +83,7 @@ func (c OutputConfig) withDefaults() OutputConfig {
 		c.Buffers = max(defaultOutputBuffers, 2*c.Subpartitions+8)
 	}
 	if c.BuffersPerSubpartition == 0 {
-		c.BuffersPerSubpartition = max(minQuota, c.Buffers/2/c.Subpartitions)
+		c.BuffersPerSubpartition = max(minQuota, c.Buffers*3/4/c.Subpartitions)
 	}
 	if c.BufferTimeout == 0 {
 		c.BufferTimeout = defaultBufferTimeout

@@ -39,6 +39,7 @@ func newBench() []*cobra.Command {
 	f.IntVar(&opt.Buffers, "buffers", 0, "segments that the sender's output holds, in place of the default")
 	f.Var(&frame, "frame", "use only so many bytes of each buffer, as if it was flushed early")
 	f.Var(&record, "record", "size of a record, in place of the scenario's own")
+	f.IntVar(&opt.Batch, "batch", 0, "records that are written in one call, in place of the scenario's 64")
 	f.BoolVar(&opt.Park, "park", false, "an idle loop sleeps at once, instead of polling for a while")
 	f.BoolVar(&opt.Task, "task-goroutine", false, "consumers are goroutines apart from the loop, which has one of its own")
 	f.IntVar(&opt.Tasks, "tasks", 0, "goroutines at each end that share out the channels which are read, in place of one (63: one for each)")

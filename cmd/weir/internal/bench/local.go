@@ -19,7 +19,7 @@ import (
 // Records over a local channel, from one goroutine to another: the layers that a node is made of, put together as a node does,
 // with its figures.
 const (
-	localBuffers   = 128
+	localBuffers   = 32
 	localOverdraft = 20
 )
 
@@ -49,7 +49,7 @@ func newLocal(opt *Options) (l *local, err error) {
 		return nil, err
 	}
 	l.buffers, err = l.pool.NewLocal(segment.LocalConfig{
-		Name: "local", Purpose: segment.Send, Required: 2, Max: localBuffers, Subpartitions: 1, Quota: localBuffers / 2, Overdraft: localOverdraft,
+		Name: "local", Purpose: segment.Send, Required: 2, Max: localBuffers, Subpartitions: 1, Quota: localBuffers * 3 / 4, Overdraft: localOverdraft,
 	})
 	if err != nil {
 		return nil, err
@@ -107,11 +107,20 @@ func (l *local) connect(link *credit.GateLink) error {
 	return <-done
 }
 
-// write writes a record, and waits for memory.
-func (l *local) write(ctx context.Context, record []byte) error {
-	if l.w.TryWriteBytes(0, record) {
-		return nil
+// writeAll writes records, and waits for memory.
+func (l *local) writeAll(ctx context.Context, records [][]byte) error {
+	for n := 0; n < len(records); n++ {
+		if n += l.w.TryWriteBatch(0, records[n:]); n == len(records) {
+			break
+		}
+		if err := l.write(ctx, records[n]); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+func (l *local) write(ctx context.Context, record []byte) error {
 	for {
 		err := l.w.WriteBytes(0, record)
 		for errors.Is(err, serde.ErrUnfinished) {
@@ -168,9 +177,9 @@ func runLocal(ctx context.Context, r *role) error {
 	size, _, every := r.opt.shape()
 	failed := make(chan error, 2)
 	go func() {
-		record := newRecord(size)
+		batch := r.opt.batch(size)
 		for {
-			if err := l.write(ctx, record); err != nil {
+			if err := l.writeAll(ctx, batch); err != nil {
 				failed <- err
 				return
 			}

@@ -36,6 +36,8 @@ type Options struct {
 	Frame int
 	// Record is the size of a record; 0: the scenario's.
 	Record int
+	// Batch is how many records are written in one call; 0: the scenario's, 1: each by itself.
+	Batch int
 	// Park: idle loops sleep at once, instead of polling for a while.
 	Park bool
 	// Task: consumers are goroutines apart from the loop, which has one of its own.
@@ -56,7 +58,7 @@ func (o *Options) given() (flags []string) {
 		is   bool
 	}{
 		{"channels", len(o.Points) > 0}, {"window", o.Credit != 0}, {"buffers", o.Buffers != 0}, {"frame", o.Frame != 0}, {"record", o.Record != 0},
-		{"park", o.Park}, {"task-goroutine", o.Task}, {"tasks", o.Tasks != 0}, {"tls", o.TLS},
+		{"batch", o.Batch != 0}, {"park", o.Park}, {"task-goroutine", o.Task}, {"tasks", o.Tasks != 0}, {"tls", o.TLS},
 	} {
 		if f.is {
 			flags = append(flags, f.name)
@@ -79,6 +81,8 @@ func (o *Options) check(s *scenario) error {
 		return fmt.Errorf("%d buffers", o.Buffers)
 	case o.Credit < 0 || o.Frame < 0 || o.Frame > frameSize || o.Frame%64 != 0:
 		return fmt.Errorf("a window of %d buffers, frames of %d bytes: want a multiple of 64 up to %d", o.Credit, o.Frame, frameSize)
+	case o.Batch < 0:
+		return fmt.Errorf("%d records in a call: want 1 or more", o.Batch)
 	case o.Record < 0 || o.Record > 0 && o.Record < 8:
 		return fmt.Errorf("records of %d bytes: want 8 or more", o.Record)
 	case o.Tasks < 0 || o.Tasks > fanChannels-1:
@@ -108,6 +112,7 @@ func (o *Options) describe() string {
 		{o.Buffers > 0, fmt.Sprintf("%d buffers at the sender", o.Buffers)},
 		{o.Frame > 0, fmt.Sprintf("%d bytes a buffer", o.Frame)},
 		{o.Record > 0, fmt.Sprintf("records of %d bytes", o.Record)},
+		{o.Batch > 0, fmt.Sprintf("%d records a call", o.Batch)},
 		{o.Park, "no polling"},
 		{o.Task, "loops with goroutines of their own where there are consumers"},
 		{o.Tasks > 0, fmt.Sprintf("%d tasks", o.Tasks)},

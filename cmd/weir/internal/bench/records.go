@@ -1,10 +1,12 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weirflow/weir"
 )
@@ -14,6 +16,7 @@ const (
 	recordHead     = 9 // length, tag, length of the value
 	recordField    = 7 // the first word of each record
 	recordChannels = 8
+	recordBatch    = 64  // records in a call, all for one channel; the next call is for the next channel
 	countEvery     = 256 // records between two updates of the meter, at most
 )
 
@@ -27,6 +30,11 @@ func (o *Options) shape() (size, channels, every int) {
 		channels = o.Channels
 	}
 	return size, channels, max(1, min(countEvery, countEvery*recordSize/size))
+}
+
+// batch is what one call writes: the same record as often as it says.
+func (o *Options) batch(size int) [][]byte {
+	return slices.Repeat([][]byte{newRecord(size)}, cmp.Or(o.Batch, recordBatch))
 }
 
 // newRecord is a record of some size.
@@ -45,20 +53,20 @@ func sendRecords(ctx context.Context, r *role) error {
 	if err != nil {
 		return err
 	}
-	record := newRecord(size)
-	batch := make([][]byte, 64)
-	for i := range batch {
-		batch[i] = record
-	}
-	sub := 0
+	batch, sub := r.opt.batch(size), 0
 	for {
-		for left := every; left > 0; left -= min(left, len(batch)) {
-			if _, err := out.WriteBatch(ctx, sub, batch[:min(left, len(batch))]); err != nil {
+		for left := every; left > 0; {
+			n := min(left, len(batch))
+			if n == 1 {
+				err = out.Write(ctx, nil, batch[0])
+			} else {
+				_, err = out.WriteBatch(ctx, sub, batch[:n])
+				sub = (sub + 1) % channels
+			}
+			if err != nil {
 				return err
 			}
-			if sub++; sub == channels {
-				sub = 0
-			}
+			left -= n
 		}
 		r.meter.Add(int64(every*size), int64(every))
 	}
