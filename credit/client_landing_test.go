@@ -819,6 +819,31 @@ func TestLandBounds(t *testing.T) {
 	}
 }
 
+// Messages of channels that nobody has may be as large as the decoder lets them be, which is more than a segment where segments are
+// small and DecoderConfig.MaxBuffer is what it is as it comes. Nothing can be landed by their measure.
+func TestLandLargerThanSegment(t *testing.T) {
+	r := landRig(t, 1, 4, Flink23)
+	r.core.decoder.cfg.MaxBuffer = 4 * landLeast
+	for _, size := range []int{landLeast + 1, 4 * landLeast} {
+		r.learn()
+		r.feed(r.filled(7, size, 0))
+		if got := r.core.landing.last; got != size {
+			t.Fatalf("the last message had %d bytes, want %d: the case does not happen", got, size)
+		}
+		if n := len(r.core.Land(1 << 20)); n != 0 || inUse(r) != 0 {
+			t.Fatalf("%d pieces and %d segments for messages of %d bytes", n, inUse(r), size)
+		}
+		r.learn()
+		if n := len(r.arrive(r.filled(0, landLeast, 'z'), 1<<20)); n == 0 {
+			t.Fatal("no pieces for messages that fit again")
+		}
+		r.pump()
+		if got := r.poll(); got != "0:"+strings.Repeat("z", landLeast) {
+			t.Fatalf("%.50s", got)
+		}
+	}
+}
+
 // With each miss in a row twice as many reads do without, up to landPause; a hit begins anew.
 func TestLandPauses(t *testing.T) {
 	r := landRig(t, 1, 4, Flink23)

@@ -23,7 +23,8 @@
 //	│  inbox                 new connections and listeners, Abort, portable connections
 //	│  timers                that are due
 //	│  sources               Source.Poll: the rings of writers and gates
-//	│  epoll, not waiting    readable: one read of ≤ 512 KiB into the loop's region, then OnRead
+//	│  epoll, not waiting    readable: one read of ≤ 512 KiB into the loop's region, then OnRead;
+//	│                        of a SpaceHandler into its memory first, then OnFilled
 //	│                        writable: marked for the flush;  listener: accept, at most 64
 //	│  flush                 for connections that asked: OnFlush, then one gathered write of about 768 KiB
 //	└─ OnClose               of what was closed
@@ -38,6 +39,7 @@
 //   - Methods of Conn and Timer, and those of Loop that say so, are for the holder of the token: handlers, posted functions,
 //     timers, sources. `-tags weirdebug` checks that. Post, Wake, Kick, Abort, Dial, Listen, Adopt and AddSource are for anybody.
 //   - The bytes that OnRead gets lie in the loop's region, valid during the call. All of them count as consumed.
+//   - What OnSpace adds belongs to the handler, and is written to by the read between OnSpace and OnFilled only.
 //   - The bytes that Stage returns are to be filled before the next call for the connection. They lie in pieces of 64 KiB
 //     which go back to the loop when written; an idle connection holds none.
 //   - AppendBuffer takes the buffer's reference over. It is released by whoever holds the token then: when written, when copied

@@ -113,8 +113,10 @@ var scenarios = []scenario{
 			{name: "weir", what: "as it comes", weir: []string{"fan"}},
 			{name: "weir-tasks", what: "a goroutine for each channel at each end", weir: []string{"fan", "--tasks", "63"}},
 			{name: "weir-bulk", what: "one channel", weir: []string{"bulk"}},
+			{name: "weir-reno", what: "with reno in place of the system's congestion control", weir: []string{"fan", "--congestion", "reno"}},
+			{name: "weir-bulk-reno", what: "the same over one channel", weir: []string{"bulk", "--congestion", "reno"}},
 		},
-		against: []versus{{"weir", "weir-bulk"}, {"weir", "proto-credit"}, {"weir-tasks", "weir"}, {"weir", "net.Conn-64"}, {"weir", "gRPC-tuned"}, {"weir", "smux"}, {"weir", "yamux"}},
+		against: []versus{{"weir", "weir-bulk"}, {"weir-reno", "weir"}, {"weir-reno", "weir-bulk-reno"}, {"weir", "proto-credit"}, {"weir-tasks", "weir"}, {"weir", "net.Conn-64"}, {"weir", "gRPC-tuned"}, {"weir", "smux"}, {"weir", "yamux"}},
 	},
 	{
 		name: "records", title: "records of 100 bytes over 8 channels", unit: recordsUnit,

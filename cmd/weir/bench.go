@@ -40,6 +40,7 @@ func newBench() []*cobra.Command {
 	f.Var(&frame, "frame", "use only so many bytes of each buffer, as if it was flushed early")
 	f.Var(&record, "record", "size of a record, in place of the scenario's own")
 	f.IntVar(&opt.Batch, "batch", 0, "records that are written in one call, in place of the scenario's 64")
+	f.StringVar(&opt.Congestion, "congestion", "", "congestion control of the connections, in place of the system's (Linux): reno, cubic, bbr")
 	f.BoolVar(&opt.Park, "park", false, "an idle loop sleeps at once, instead of polling for a while")
 	f.BoolVar(&opt.Task, "task-goroutine", false, "consumers are goroutines apart from the loop, which has one of its own")
 	f.IntVar(&opt.Tasks, "tasks", 0, "goroutines at each end that share out the channels which are read, in place of one (63: one for each)")

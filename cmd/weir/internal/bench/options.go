@@ -38,6 +38,8 @@ type Options struct {
 	Record int
 	// Batch is how many records are written in one call; 0: the scenario's, 1: each by itself.
 	Batch int
+	// Congestion is the congestion control of weir's connections; empty: the system's.
+	Congestion string
 	// Park: idle loops sleep at once, instead of polling for a while.
 	Park bool
 	// Task: consumers are goroutines apart from the loop, which has one of its own.
@@ -58,7 +60,7 @@ func (o *Options) given() (flags []string) {
 		is   bool
 	}{
 		{"channels", len(o.Points) > 0}, {"window", o.Credit != 0}, {"buffers", o.Buffers != 0}, {"frame", o.Frame != 0}, {"record", o.Record != 0},
-		{"batch", o.Batch != 0}, {"park", o.Park}, {"task-goroutine", o.Task}, {"tasks", o.Tasks != 0}, {"tls", o.TLS},
+		{"batch", o.Batch != 0}, {"congestion", o.Congestion != ""}, {"park", o.Park}, {"task-goroutine", o.Task}, {"tasks", o.Tasks != 0}, {"tls", o.TLS},
 	} {
 		if f.is {
 			flags = append(flags, f.name)
@@ -113,6 +115,7 @@ func (o *Options) describe() string {
 		{o.Frame > 0, fmt.Sprintf("%d bytes a buffer", o.Frame)},
 		{o.Record > 0, fmt.Sprintf("records of %d bytes", o.Record)},
 		{o.Batch > 0, fmt.Sprintf("%d records a call", o.Batch)},
+		{o.Congestion != "", o.Congestion + " for congestion control"},
 		{o.Park, "no polling"},
 		{o.Task, "loops with goroutines of their own where there are consumers"},
 		{o.Tasks > 0, fmt.Sprintf("%d tasks", o.Tasks)},
@@ -132,6 +135,7 @@ func (o *Options) describe() string {
 // node is the configuration that these options make of the default one.
 func (o *Options) node() (cfg weir.Config) {
 	cfg.Dedicated = o.Task
+	cfg.Socket.Congestion = o.Congestion
 	if o.Park {
 		cfg.Poll = -1
 	}

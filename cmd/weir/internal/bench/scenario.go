@@ -41,14 +41,14 @@ type beside struct {
 
 var scenarios = []scenario{
 	{name: "bulk", does: "frames of 32 KiB over one channel; the sender stamps them, the receiver sums every word",
-		unit: "bytes", takes: "window buffers frame park task-goroutine tls", send: sendBulk, receive: receiveBulk, beside: besideTLS},
+		unit: "bytes", takes: "window buffers frame congestion park task-goroutine tls", send: sendBulk, receive: receiveBulk, beside: besideTLS},
 	{name: "records", does: "records of 100 bytes over 8 channels, written in calls of 64 for each channel in turn, read one by one",
-		unit: "records", takes: "channels record batch window park task-goroutine tls", send: sendRecords, receive: receiveRecords},
+		unit: "records", takes: "channels record batch window congestion park task-goroutine tls", send: sendRecords, receive: receiveRecords},
 	{name: "fan", does: "frames of 32 KiB over 64 channels on one connection, one of which a task of its own writes and another reads: that reader stops",
-		unit: "bytes", takes: "tasks park task-goroutine", send: sendFan, receive: receiveFan,
+		unit: "bytes", takes: "tasks congestion park task-goroutine", send: sendFan, receive: receiveFan,
 		config: fanConfig, options: "a credit of 8 for each channel, memory by MemoryNeeded", more: moreFan},
 	{name: "latency", does: "records of 64 bytes to and fro, one at a time, each flushed",
-		unit: "trips", takes: "park task-goroutine", send: sendLatency, receive: receiveLatency, echo: true, more: moreLatency},
+		unit: "trips", takes: "congestion park task-goroutine", send: sendLatency, receive: receiveLatency, echo: true, more: moreLatency},
 	{name: "channels", does: "frames of 4 KiB, in turn over 10 to 10 000 channels on one connection: what a frame costs",
 		unit: "bytes", takes: "channels park task-goroutine", send: sendChannels, receive: receiveChannels,
 		config: channelsConfig, options: "segments of 4 KiB, memory by MemoryNeeded", points: []int{10, 64, 100, 1000, 10_000}},
