@@ -66,6 +66,7 @@ type intent struct {
 // machine without I/O, which belongs to the loop:
 //
 //	Feed(bytes read)   → segments filled, arrivals staged → EndBatch → the gates see them
+//	Land, read, Landed → the same, read into the segments
 //	GatePort.Poll      → commands and returned buffers    → intents
 //	WriteIntents       → frames in Out
 type ClientCore struct {

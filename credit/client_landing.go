@@ -34,8 +34,8 @@ type landing struct {
 // None: anywhere, for Feed. Otherwise Landed follows, before anything else.
 func (c *ClientCore) Land(room int) [][]byte {
 	l := &c.landing
-	if l.size = l.last; c.err != nil || l.size < landLeast {
-		return nil
+	if l.size = l.last; c.err != nil || l.size < landLeast || l.size > c.cfg.Pool.local.SegmentSize() {
+		return nil // a larger one was of a channel that nobody has, or will not be taken
 	}
 	if l.pause > 0 {
 		l.pause--
