@@ -384,6 +384,7 @@ func (o *Output) TryWrite(key, value []byte) (bool, error) {
 		err = o.w.WriteBytes(sub, value)
 	}
 	if errors.Is(err, serde.ErrFull) {
+		o.out.Publish() // the memory may come back only because of that
 		return false, nil
 	}
 	if o.cfg.Partition == RoundRobin {
@@ -393,7 +394,13 @@ func (o *Output) TryWrite(key, value []byte) (bool, error) {
 }
 
 // Available tells whether Write would not wait now.
-func (o *Output) Available() bool { return o.block != nil && o.block.Finished() || o.pool.Available() }
+func (o *Output) Available() bool {
+	if o.block != nil && o.block.Finished() || o.pool.Available() {
+		return true
+	}
+	o.out.Publish() // as TryWrite does
+	return o.pool.Available()
+}
 
 // Broadcast writes a record to every subpartition; they share its memory.
 func (o *Output) Broadcast(ctx context.Context, value []byte) error {
@@ -435,7 +442,10 @@ func (o *Output) ClaimBuffer(ctx context.Context, sub int) ([]byte, error) {
 func (o *Output) CommitBuffer(n int) error {
 	b := o.lent
 	o.lent = segment.Buffer{}
-	if err := o.w.WriteBuffer(o.lentTo, b, n); err != nil {
+	switch err := o.w.WriteBuffer(o.lentTo, b, n); {
+	case err != nil && o.half != nil:
+		return o.half
+	case err != nil:
 		return o.error(err)
 	}
 	return nil

@@ -75,6 +75,9 @@ func (o *Output) serveBarriers() error {
 
 // emit broadcasts an event behind everything that was written.
 func (o *Output) emit(e *event.Event) error {
+	if o.half != nil {
+		return o.half
+	}
 	priority := e.Kind == event.CheckpointBarrier && e.Barrier.Options.IsUnaligned()
 	b := segment.Wrap(event.AppendPadded(nil, e), event.DataTypeOf(e, priority))
 	if err := o.w.BroadcastEvent(b); err != nil {
