@@ -172,6 +172,7 @@ func (c *Conn) readSpace(s *Space) (int, unix.Errno) {
 		n, errno = v.read(c.sys.fd)
 	}
 	v.release()
+	s.forget()
 	return n, errno
 }
 

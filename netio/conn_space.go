@@ -36,6 +36,12 @@ func (s *Space) Add(p []byte) bool {
 }
 
 func (s *Space) reset(room int) {
-	clear(s.pieces) // not for the collector to keep
-	s.pieces, s.size, s.room = s.pieces[:0], 0, room
+	s.forget()
+	s.size, s.room = 0, room
+}
+
+// forget forgets the pieces, so that the collector does not keep what they belong to until the loop's next read.
+func (s *Space) forget() {
+	clear(s.pieces)
+	s.pieces = s.pieces[:0]
 }

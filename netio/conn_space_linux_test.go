@@ -444,6 +444,15 @@ func TestSpaceHandlers(t *testing.T) {
 	if first != "0123456789ghi" || second != "abcdef" || h.asked != 2 || h.answered != 2 {
 		t.Fatalf("the first got %q, the second %q; %d questions, %d answers", first, second, h.asked, h.answered)
 	}
+	kept := l.sys.space.pieces
+	for i, p := range kept[:cap(kept)] {
+		if p != nil {
+			t.Fatalf("the loop keeps piece %d, of %d bytes", i, len(p))
+		}
+	}
+	if cap(kept) == 0 {
+		t.Fatal("there were no pieces")
+	}
 }
 
 // TestSpaceFinishing: a connection that only writes the rest asks for no memory, and drops what comes.
