@@ -8,7 +8,8 @@ type SpaceHandler interface {
 	// does not fit in them comes with OnRead. None: all of it does. OnFilled follows in any case if there are any.
 	OnSpace(c *Conn, s *Space)
 	// OnFilled ends what OnSpace began: n bytes lie in its pieces; 0 if the read failed. spill has room for as many, for a handler that
-	// expected something else and copies what came. It is valid during the call only. An error closes the connection with it.
+	// expected something else and copies what came. It is valid during the call only. An error closes the connection with it. OnRead
+	// gets the rest of the same read at once, also after PauseRead.
 	OnFilled(c *Conn, n int, spill []byte) error
 }
 

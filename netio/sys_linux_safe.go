@@ -30,7 +30,7 @@ func sysEpollPoll(epfd int, events []unix.EpollEvent) (int, unix.Errno) {
 
 func sysYield() { runtime.Gosched() }
 
-// vectors is the argument of one gathered write.
+// vectors is the argument of one gathered write or scattered read.
 type vectors struct{ iov [][]byte }
 
 func (v *vectors) reset() { v.iov = v.iov[:0] }

@@ -29,7 +29,7 @@ func sysEpollPoll(epfd int, events []unix.EpollEvent) (int, unix.Errno) {
 
 func sysYield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// vectors is the argument of one gathered write. unix.Writev would allocate it above 8 pieces.
+// vectors is the argument of one gathered write or scattered read. unix.Writev would allocate it above 8 pieces.
 type vectors struct {
 	n   int
 	iov [MaxVectors]unix.Iovec

@@ -29,8 +29,8 @@ type attack struct {
 }
 
 const (
-	// held is what an output holds at most: the honest one always may.
-	held = 128 + 20
+	// held is what an output and an input hold at most: the honest ones always may.
+	held = 32 + 20 + 40
 
 	kib = 1 << 10
 	mib = 1 << 20
