@@ -3,7 +3,10 @@ package serde
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/weirflow/weir/internal/alloctest"
@@ -199,11 +202,12 @@ func TestTryWriteBatchAtOnce(t *testing.T) {
 		defer b.end(t)
 		must(t, b.w.WriteBytes(0, nil))
 		r := &b.queues[0][0].r
-		looks := 0
+		var looks, caughtUp atomic.Int64
 		var err error
 		ready, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)
+			defer caughtUp.Store(math.MaxInt64)
 			first, _ := r.Next()
 			seen := first.Len() - batchHead
 			first.Release()
@@ -213,15 +217,19 @@ func TestTryWriteBatchAtOnce(t *testing.T) {
 				if p.IsZero() {
 					continue
 				}
-				looks++
+				looks.Add(1)
 				if seen += p.Len(); seen%batch != 0 {
 					err = fmt.Errorf("%d bytes are seen, of batches of %d", seen, batch)
 				}
 				p.Release()
+				caughtUp.Store(int64(seen))
 			}
 		}()
 		<-ready
-		for range batches {
+		for i := range batches {
+			for i%10 == 9 && caughtUp.Load() < int64(i*batch) {
+				runtime.Gosched() // so that the reader runs, too
+			}
 			if n := b.w.TryWriteBatch(0, values); n != records {
 				t.Errorf("%d written", n)
 				for n < records {
@@ -231,7 +239,7 @@ func TestTryWriteBatchAtOnce(t *testing.T) {
 		}
 		<-done
 		must(t, err)
-		return looks > 50
+		return looks.Load() > 50
 	})
 }
 
