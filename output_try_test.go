@@ -37,7 +37,13 @@ func TestTryWriteHandsOver(t *testing.T) {
 			}
 
 			const records = 200
+			full := make(chan struct{}) // from then on somebody reads: until then there is sure to be too little room
 			read := inBackground(t, func() error {
+				select {
+				case <-full:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
 				for n := 0; n < records; n++ {
 					e, err := in.Next(ctx)
 					if err != nil || e.Kind != Record {
@@ -49,14 +55,18 @@ func TestTryWriteHandsOver(t *testing.T) {
 			refused := 0
 			for n := 0; n < records; {
 				if asks && !out.Available() {
-					refused++
+					if refused++; refused == 1 {
+						close(full)
+					}
 				} else if ok, err := out.TryWrite(nil, make([]byte, 30_000)); err != nil {
 					t.Fatal(err)
 				} else if ok {
 					n++
 					continue
-				} else if refused++; asks {
+				} else if asks {
 					t.Fatal("refused, and available")
+				} else if refused++; refused == 1 {
+					close(full)
 				}
 				if err := ctx.Err(); err != nil {
 					t.Fatalf("%d of %d written: %v", n, records, err)
