@@ -140,7 +140,7 @@ func (c *Conn) readDone(n int, errno unix.Errno, hangup bool, h SpaceHandler) (a
 	default:
 		l.stats.Reads++
 		l.stats.ReadBytes += uint64(n)
-		ok := false
+		var ok bool
 		if h != nil {
 			ok = c.receivedSpace(h, n)
 		} else {
