@@ -1,7 +1,7 @@
 // Command callgrind counts the instructions of the innermost loops under valgrind: a gauge without noise, as the same program on
 // the same data takes the same instructions on any machine, busy or not.
 //
-//	go run ./bench/callgrind            # compare with bench/callgrind/baseline.txt
+//	make callgrind                      # compare with bench/callgrind/baseline.txt
 //	go run ./bench/callgrind -write     # make that file anew
 //
 // The one idea: what a loop costs is counted between the entry and the return of one function, so that start, warm-up and the
