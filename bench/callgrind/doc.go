@@ -2,7 +2,7 @@
 // the same data takes the same instructions on any machine, busy or not.
 //
 //	make callgrind                      # compare with bench/callgrind/baseline.txt
-//	go run ./bench/callgrind -write     # make that file anew
+//	make callgrind ARGS=-write          # make that file anew
 //
 // The one idea: what a loop costs is counted between the entry and the return of one function, so that start, warm-up and the
 // runtime are not in it. Invariant: a loop whose work does not come out right has no count.
