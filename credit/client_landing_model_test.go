@@ -338,7 +338,7 @@ func (m *landModel) land(chunk []byte) error {
 // ask asks for pieces, and checks that they are what may be asked for.
 func (m *landModel) ask() [][]byte {
 	core, pool := m.landed.core, m.landed.recv.Local()
-	outstanding, free := core.outstanding, m.landed.recv.Capacity()-pool.Stats().InUse
+	outstanding := core.outstanding
 	pieces := slices.Clone(core.Land(m.room))
 	l := &core.landing
 	total := 0
@@ -358,6 +358,7 @@ func (m *landModel) ask() [][]byte {
 		p = p[1:]
 	}
 	n := len(p) / 2
+	free := m.landed.recv.Capacity() - pool.Stats().InUse + n // after the loan, which takes in what came home meanwhile
 	most := min(outstanding, free, landMost)
 	if len(p) != 2*n || n > most {
 		m.t.Fatalf("%d segments lent, with credit for %d, %d are free", n, outstanding, free)
