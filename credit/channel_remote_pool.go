@@ -181,6 +181,7 @@ func (p *ReceivePool) charge(b segment.Buffer, c *RemoteChannel, kind CreditKind
 // credit for.
 func (p *ReceivePool) lend() (segment.Buffer, bool) { return p.local.Take() }
 
+// giveBack ends the loan of a segment that no message got.
 func (p *ReceivePool) giveBack(b segment.Buffer) { p.local.Put(b) }
 
 // onReturn is called for each segment that came home, with its tag.

@@ -45,7 +45,7 @@ func newLocal(opt *Options) (l *local, err error) {
 		return nil, err
 	}
 	cfg := opt.node()
-	if l.loop, err = netio.NewLoop(netio.LoopConfig{Poll: cfg.Poll, Dedicated: cfg.Dedicated, FullFrame: frameSize}); err != nil {
+	if l.loop, err = netio.NewLoop(netio.LoopConfig{Poll: cfg.Poll, Dedicated: opt.Task, FullFrame: frameSize}); err != nil {
 		return nil, err
 	}
 	l.buffers, err = l.pool.NewLocal(segment.LocalConfig{

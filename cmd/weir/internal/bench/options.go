@@ -134,7 +134,6 @@ func (o *Options) describe() string {
 
 // node is the configuration that these options make of the default one.
 func (o *Options) node() (cfg weir.Config) {
-	cfg.Dedicated = o.Task
 	cfg.Socket.Congestion = o.Congestion
 	if o.Park {
 		cfg.Poll = -1
