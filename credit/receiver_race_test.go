@@ -23,7 +23,10 @@ func TestLoopAndTask(t *testing.T) {
 
 	done := make(chan error, 1)
 	var sum taskSum
-	go func() { done <- sum.run(ctx, p.r.gate, channels, wake.Wake) }()
+	go func() {
+		done <- sum.run(ctx, p.r.gate, channels, wake.Wake)
+		wake.Wake() // after the result can be seen: a wake-up before it is lost when the loop looks in between
+	}()
 
 	next := make([]int, channels)
 	turn := func() (worked bool) {
@@ -95,7 +98,7 @@ func TestLoopAndTask(t *testing.T) {
 			continue
 		}
 		if err := wake.Wait(ctx); err != nil {
-			t.Fatalf("nothing moves any more: %v; outstanding %d, %+v", err, p.r.core.CreditOutstanding(), next)
+			t.Fatalf("nothing moves any more: %v; outstanding %d, sent %+v, the task's result is there: %t", err, p.r.core.CreditOutstanding(), next, len(done) > 0)
 		}
 	}
 }
@@ -108,7 +111,6 @@ func (s *taskSum) run(ctx context.Context, g *Gate, channels int, wakeLoop func(
 	for i := range last {
 		last[i] = -1
 	}
-	defer wakeLoop()
 	n := g.Notifier()
 	for {
 		it, st, err := g.Poll()
