@@ -64,7 +64,7 @@ func (l *Loop) shutdown(ctx context.Context) {
 			break
 		}
 		if !worked {
-			l.sysSleep(closeStep, false)
+			l.sysSleep(closeStep, false, false)
 		}
 	}
 	// From here on nothing waits for a peer.
@@ -77,7 +77,7 @@ func (l *Loop) shutdown(ctx context.Context) {
 			break
 		}
 		if !worked {
-			l.sysSleep(closeStep, false)
+			l.sysSleep(closeStep, false, false)
 		}
 	}
 	l.settle()

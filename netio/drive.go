@@ -56,7 +56,7 @@ func (l *Loop) stopped(ctx context.Context) error {
 // drive runs turns. The caller holds the token, and drive gives it up. Not done means that another consumer sleeps as the
 // loop's driver, so the caller follows.
 func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier) (done bool, err error) {
-	l.drives++
+	l.drives.Add(1)
 	for {
 		worked := l.work()
 		if worked {
@@ -68,7 +68,7 @@ func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 		if err = l.stopped(ctx); err != nil {
 			break
 		}
-		if worked || l.spin(l.pollFor(), ready) {
+		if worked || l.nap(ctx, ready, n) || l.spin(l.pollFor(), ready) {
 			if ready() {
 				break
 			}
@@ -78,7 +78,7 @@ func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 			l.Release()
 			return false, nil
 		}
-		if l.sleep(ctx, ready, n, never) && ready() {
+		if l.sleep(ctx, ready, n, never, false) && ready() {
 			break // without another look at the kernel
 		}
 	}
@@ -97,7 +97,7 @@ const (
 // flows, leaves them all to other threads, and whom these happen to take first gets most of the rate.
 func (l *Loop) giveWay() {
 	switch {
-	case l.waiting.Load() == 0:
+	case !l.wokenWait():
 	case l.noWay > 0:
 		l.noWay--
 	default:
@@ -107,6 +107,21 @@ func (l *Loop) giveWay() {
 			l.noWay = slowTurns
 		}
 	}
+}
+
+// wokenWait tells whether a follower has been woken and did not run since.
+func (l *Loop) wokenWait() bool {
+	if l.waiting.Load() == 0 {
+		return false
+	}
+	l.waitersMu.Lock()
+	defer l.waitersMu.Unlock()
+	for _, n := range l.waiters {
+		if !n.Sleeping() {
+			return true
+		}
+	}
+	return false
 }
 
 // followStep is how often a follower that nobody can wake looks by itself.
@@ -141,6 +156,7 @@ func (l *Loop) addFollower(n *ringbuf.Notifier) {
 	l.waiters = append(l.waiters, n)
 	l.waitersMu.Unlock()
 	l.waiting.Add(1)
+	l.follows.Add(1)
 }
 
 func (l *Loop) removeFollower(n *ringbuf.Notifier) {
@@ -172,8 +188,8 @@ func (l *Loop) wakeFollowers() {
 }
 
 // sleep waits in the kernel until something happens, at most limit, and does it. The caller holds the token before and after,
-// but not meanwhile. It reports whether there was something to do. ctx, ready and n may be nil.
-func (l *Loop) sleep(ctx context.Context, ready func() bool, n *ringbuf.Notifier, limit time.Duration) (worked bool) {
+// but not meanwhile. It reports whether there was something to do. ctx, ready and n may be nil. nap: see there.
+func (l *Loop) sleep(ctx context.Context, ready func() bool, n *ringbuf.Notifier, limit time.Duration, nap bool) (worked bool) {
 	if l.oneP {
 		runtime.Gosched() // what can run runs before this thread takes the only P into the kernel
 	}
@@ -202,7 +218,7 @@ func (l *Loop) sleep(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 		}
 		turns := l.turns.Load()
 		if l.kicked.Load() == 0 {
-			events = l.sysSleep(d, sole)
+			events = l.sysSleep(d, sole, nap)
 		}
 		if !l.cfg.Dedicated {
 			l.acquire()

@@ -42,7 +42,7 @@ type LoopConfig struct {
 	Name string
 	// Poll is how long an idle loop polls before it sleeps in the kernel. 0 means 50 µs, negative means no polling. With
 	// GOMAXPROCS 1 there is none. It costs CPU while data flows and saves a thread's wake-up, so set it negative in
-	// containers with a CPU quota.
+	// containers with a CPU quota. While bulk flows most of it is slept through, in the kernel and for no longer than this (Linux).
 	Poll time.Duration
 	// Standby is how long the loop may go without a turn before its standby goroutine runs turns itself. 0 means 10 ms.
 	// Negative: no standby; then the owner of the loop must run turns (simulations and tests).
@@ -120,6 +120,8 @@ type Loop struct {
 	state   atomic.Uint32 // token and sleepers; see token.go
 	kicked  atomic.Uint32 // somebody failed to get the token for a turn that is wanted
 	waiting atomic.Int32  // goroutines in RunUntil that follow somebody else's turns
+	follows atomic.Uint64 // how often one began to
+	drives  atomic.Uint64 // how often a consumer took the turns
 	parked  atomic.Uint32 // the standby sleeps until the token is free
 	turns   atomic.Uint64 // turns so far: a sign of life for the standby
 	closing atomic.Bool
@@ -161,7 +163,6 @@ type Loop struct {
 	raisedIdle time.Duration // since when a raised loop has had nothing to do; 0: it had
 	sleepUntil time.Duration // when the sleeping consumer wakes by itself
 	watchUntil time.Duration // when the sleeping standby wakes by itself
-	drives     uint64        // how often a consumer took the turns
 	kicks      uint64        // turns of Kick
 	noWay      int           // turns after which giveWay is tried again
 	chunks     chunkPool
@@ -180,7 +181,8 @@ type Stats struct {
 	Writes     uint64 // system calls that took data
 	WriteBytes uint64
 	FileBytes  uint64 // part of WriteBytes: sent from files
-	Sleeps     uint64 // blocking waits
+	Sleeps     uint64 // blocking waits, naps among them
+	Naps       uint64 // sleeps for no longer than polling would have lasted, while SO_RCVLOWAT is raised
 	Wakeups    uint64 // wake-ups through the loop's own descriptor
 	Lowats     uint64 // changes of SO_RCVLOWAT
 	Accepted   uint64

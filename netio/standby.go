@@ -19,7 +19,7 @@ func (l *Loop) standby() {
 	timer := time.NewTimer(l.cfg.Standby)
 	defer timer.Stop()
 	for {
-		seen := l.turns.Load()
+		seen, drives := l.turns.Load(), l.drives.Load()
 		poked := false
 		// Where consumers wait for a driver that left with something to do, they wait for a look of ours at most.
 		if timer.Reset(l.cfg.Standby); l.waiting.Load() != 0 {
@@ -35,7 +35,7 @@ func (l *Loop) standby() {
 		switch {
 		case poked:
 			l.serve()
-		case l.turns.Load() != seen:
+		case l.turns.Load() != seen && (l.waiting.Load() == 0 || l.drives.Load() != drives): // turns of Kick help who follows now and then only
 		case l.state.Load()&(held|asleep) != 0:
 			if !l.park() {
 				return
@@ -75,15 +75,15 @@ func (l *Loop) serve() {
 		}
 		l.nowOK = false
 		if since < 0 {
-			since, drives = l.clock(), l.drives
+			since, drives = l.clock(), l.drives.Load()
 		}
-		if l.drives != drives {
+		if l.drives.Load() != drives {
 			l.Release() // a consumer came back, and is only away for the moment
 			return
 		}
 		// The consumer is busy: polling would take its CPU. If there is none, the handlers do the work, and polling pays.
 		poll := l.pollFor()
-		if l.drives > 0 && l.clock()-since < drivenFor {
+		if l.drives.Load() > 0 && l.clock()-since < drivenFor {
 			poll = 0
 		}
 		for l.work() || l.spin(poll, l.contendedFn) {

@@ -5,6 +5,7 @@ package netio
 import (
 	"errors"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +28,9 @@ func sysWriteFD(fd int, p []byte) (int, unix.Errno) { return errnoOf(unix.Write(
 func sysEpollPoll(epfd int, events []unix.EpollEvent) (int, unix.Errno) {
 	return errnoOf(unix.EpollWait(epfd, events, 0))
 }
+
+// sysEpollNap: package unix has none, so that loops poll.
+func sysEpollNap(int, []unix.EpollEvent, time.Duration) (int, unix.Errno) { return -1, unix.ENOSYS }
 
 func sysYield() { runtime.Gosched() }
 

@@ -164,6 +164,7 @@ func (l *Loop) Kick() {
 		l.Wake()
 		return
 	}
+	follows := l.follows.Load()
 	if !l.TryAcquire() {
 		l.kicked.Store(1)
 		if !l.TryAcquire() {
@@ -185,5 +186,6 @@ func (l *Loop) Kick() {
 	if len(l.dirty) > 0 && l.state.Load()&(asleep|watch) == 0 {
 		l.pokeStandby()
 	}
-	l.Release()
+	// Who followed before goes on following the driver that is away for the moment; who came during these turns took us for one.
+	l.release(l.follows.Load() == follows)
 }

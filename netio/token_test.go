@@ -95,6 +95,64 @@ func TestFollowerTakesOver(t *testing.T) {
 	}
 }
 
+// A follower whose driver went away takes the turns over although a writer keeps running some by kicks, which ask the kernel now and then
+// only.
+func TestFollowerBesideKicks(t *testing.T) {
+	l := newLoop(t, LoopConfig{})
+	var first atomic.Bool
+	n1, n2 := ringbuf.NewNotifier(), ringbuf.NewNotifier()
+	done1, done2 := make(chan error, 1), make(chan error, 1)
+	go func() { done1 <- l.RunUntil(t.Context(), first.Load, n1) }()
+	for l.state.Load()&asleep == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	var before atomic.Uint64 // how often turns were taken until the first one left
+	before.Store(1 << 62)
+	go func() { done2 <- l.RunUntil(t.Context(), func() bool { return l.drives.Load() > before.Load() }, n2) }()
+	for l.waiting.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	first.Store(true)
+	n1.Wake()
+	if err := <-done1; err != nil {
+		t.Fatal(err)
+	}
+	before.Store(l.drives.Load())
+	for end := time.Now().Add(hang); ; l.Kick() {
+		select {
+		case err := <-done2:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatal("the follower sleeps on")
+		}
+	}
+}
+
+// Followers that sleep are not given way to; those that were woken and have not run are.
+func TestWokenWait(t *testing.T) {
+	l := newLoop(t, LoopConfig{Standby: -1})
+	n := ringbuf.NewNotifier()
+	n.Prepare()
+	l.addFollower(n)
+	if l.wokenWait() {
+		t.Error("it sleeps")
+	}
+	n.Wake()
+	if !l.wokenWait() {
+		t.Error("it was woken")
+	}
+	n.Cancel()
+	l.removeFollower(n)
+	if l.wokenWait() {
+		t.Error("it is gone")
+	}
+}
+
 // TestKickHearsThePeer: a goroutine that only kicks, and never waits, gets what arrives (a writer its credit), as each few turns of
 // Kick ask the kernel.
 func TestKickHearsThePeer(t *testing.T) {

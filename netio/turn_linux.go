@@ -24,6 +24,7 @@ type loopSys struct {
 	epfd, evfd int
 
 	signalled atomic.Uint32 // evfd has been written to since a turn took it
+	naps      bool          // sysEpollNap works
 	users     atomic.Int32  // goroutines about to write to evfd; -1<<30 added: closed
 
 	events   [eventsPerTurn]unix.EpollEvent
@@ -70,6 +71,8 @@ func (l *Loop) sysOpen() (err error) {
 	if s.evfd, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fmt.Errorf("netio: eventfd: %w", err)
 	}
+	_, errno := sysEpollNap(s.epfd, s.sleepEv[:], 0)
+	s.naps = errno == 0
 	s.slots = append(s.slots, slot{}) // slot 0 is the wake-up descriptor
 	if err = unix.EpollCtl(s.epfd, unix.EPOLL_CTL_ADD, s.evfd, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
 		return fmt.Errorf("netio: epoll_ctl: %w", err)
@@ -189,15 +192,22 @@ func (l *Loop) dispatch(events []unix.EpollEvent) (worked bool) {
 
 // sysSleep waits until the kernel has something to report, at most d (negative: no limit). For the sole sleeper it returns how
 // many events there are for sysHandle; for others, who use the same memory without looking at it, the events stay to be polled.
-func (l *Loop) sysSleep(d time.Duration, sole bool) (events int) {
+func (l *Loop) sysSleep(d time.Duration, sole, nap bool) (events int) {
 	s := &l.sys
-	if !sole {
+	switch {
+	case !sole:
 		_, _ = unix.EpollWait(s.epfd, s.shareEv[:], millis(d))
 		return 0
+	case nap:
+		n, _ := sysEpollNap(s.epfd, s.sleepEv[:], min(d, maxNap))
+		return max(n, 0)
 	}
 	n, _ := unix.EpollWait(s.epfd, s.sleepEv[:], millis(d))
 	return max(n, 0)
 }
+
+// sysCanNap tells whether the kernel (5.11) and the build have a wait that is shorter than a millisecond.
+func (l *Loop) sysCanNap() bool { return l.sys.naps }
 
 // sysWatch is the standby's sysSleep.
 func (l *Loop) sysWatch(d time.Duration) {

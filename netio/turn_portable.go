@@ -49,8 +49,10 @@ func (l *Loop) sysFew() bool { return false }
 
 func (l *Loop) sysReadAll() bool { return false }
 
+func (l *Loop) sysCanNap() bool { return false }
+
 // sysSleep waits for a wake-up. There are no events.
-func (l *Loop) sysSleep(d time.Duration, sole bool) int {
+func (l *Loop) sysSleep(d time.Duration, sole, _ bool) int {
 	if !sole {
 		time.Sleep(time.Millisecond) // the channel wakes one sleeper only, and its timer cannot be shared
 		return 0
