@@ -278,7 +278,7 @@ func (m *landModel) land(chunk []byte) error {
 		if err := core.Landed(0, nil); err != nil {
 			m.t.Fatal(err)
 		}
-		if now := pool.Stats().InUse; now != inUse {
+		if now := pool.Stats().InUse; now > inUse { // fewer: some came home
 			m.t.Fatalf("%d segments in use, %d before a read that got nothing", now, inUse)
 		}
 		m.seen["nothing"]++
@@ -292,7 +292,7 @@ func (m *landModel) land(chunk []byte) error {
 		pieces = again
 	}
 	if len(pieces) == 0 {
-		if now := pool.Stats().InUse; now != inUse {
+		if now := pool.Stats().InUse; now > inUse {
 			m.t.Fatalf("%d segments are lent without pieces", now-inUse)
 		}
 		m.home()
