@@ -35,12 +35,16 @@ func TestALN10RecordedWhileMoreArrive(t *testing.T) {
 		seq++
 		return a
 	}
-	start, done := make(chan int64), make(chan struct{})
+	start, late, done := make(chan int64), make(chan struct{}), make(chan struct{})
+	const lateEvery = 8 // where threads take turns, nothing comes late by itself
 	go func() {
 		defer close(done)
 		for id := range start {
 			e := event.Event{Kind: event.CheckpointBarrier, Barrier: event.Barrier{ID: id,
 				Options: event.Options{Alignment: event.Unaligned, Timeout: event.NoTimeout}}}
+			if id%lateEvery == 0 {
+				<-late
+			}
 			last := segment.Wrap(event.Append(nil, &e), event.DataTypeOf(&e, true))
 			for _, b := range []segment.Buffer{numbers[4], numbers[5], numbers[6], last} {
 				for !link.arrivals.Push(arrival(b)) {
@@ -64,6 +68,9 @@ func TestALN10RecordedWhileMoreArrive(t *testing.T) {
 			t.Fatal(err)
 		}
 		split[len(sink.got)]++
+		if id%lateEvery == 0 {
+			late <- struct{}{}
+		}
 		<-done
 		for polled := 0; polled < 7; {
 			_, st, err := gate.Poll()
