@@ -29,7 +29,7 @@
 //	│  flush                 for connections that asked: OnFlush, then one gathered write of about 768 KiB
 //	└─ OnClose               of what was closed
 //	   nothing to do?        poll for 50 µs (epoll_wait(0) and sched_yield), then sleep in epoll_wait;
-//	                         while bulk flows poll for 10 µs, then nap: sleep for 50 µs at most
+//	                         while bulk flows nap first: sleep for 50 µs at most
 //
 // Everything is level-triggered: a turn reads and writes once per connection and leaves the rest to the next turn, so that
 // connections share the loop fairly and turns stay short. A short read ends reading: the loop polls through epoll, which

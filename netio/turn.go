@@ -133,21 +133,11 @@ func (l *Loop) pollFor() time.Duration {
 // fewTurns is after how many turns of polling the kernel is asked for more than the data of few sockets.
 const fewTurns = 8
 
-// spin polls until there was something to do, ready is true or d has passed. Nil ready: never. When it brought nothing, the kernel reports
-// everything from then on.
+// spin polls until there was something to do, ready is true or d has passed. Nil ready: never.
 func (l *Loop) spin(d time.Duration, ready func() bool) (worked bool) {
 	if d <= 0 {
 		return false
 	}
-	if l.poll(d, ready) {
-		return true
-	}
-	l.lowerAll()
-	return false
-}
-
-// poll is spin, for portions also if they are late.
-func (l *Loop) poll(d time.Duration, ready func() bool) (worked bool) {
 	start := time.Since(l.base)
 	for i := 1; ; i++ {
 		sysYield() // lets a peer on the same CPU run
@@ -162,6 +152,7 @@ func (l *Loop) poll(d time.Duration, ready func() bool) (worked bool) {
 			return true
 		}
 		if time.Since(l.base)-start >= d { // each time: where the CPU is not ours alone, one yield may take milliseconds
+			l.lowerAll()
 			return false
 		}
 		if i&63 == 0 {
