@@ -35,7 +35,7 @@ type Config struct {
 	// Flink is the release line spoken; the zero value is 2.3.
 	Flink Flink
 	// Poll is how long an idle loop polls before it sleeps: 0 means 50 µs, negative never. A container with a CPU quota sets it
-	// negative.
+	// negative. While bulk flows the loop sleeps for that time instead (Linux 5.11), so polling costs CPU between bursts only.
 	Poll time.Duration
 	// Dedicated gives the loop a goroutine of its own, which never gives up the loop, instead of letting inputs and outputs
 	// run its turns.

@@ -42,7 +42,7 @@ type LoopConfig struct {
 	Name string
 	// Poll is how long an idle loop polls before it sleeps in the kernel. 0 means 50 µs, negative means no polling. With
 	// GOMAXPROCS 1 there is none. It costs CPU while data flows and saves a thread's wake-up, so set it negative in
-	// containers with a CPU quota. While bulk flows most of it is slept through, in the kernel and for no longer than this (Linux).
+	// containers with a CPU quota. While bulk flows it is slept through instead, for no longer than this (Linux 5.11).
 	Poll time.Duration
 	// Standby is how long the loop may go without a turn before its standby goroutine runs turns itself. 0 means 10 ms.
 	// Negative: no standby; then the owner of the loop must run turns (simulations and tests).

@@ -32,20 +32,43 @@ func (l *Loop) standby() {
 		case <-l.quit:
 			return
 		}
-		switch {
-		case poked:
+		if poked {
 			l.serve()
-		case l.turns.Load() != seen && (l.waiting.Load() == 0 || l.drives.Load() != drives): // turns of Kick help who follows now and then only
-		case l.state.Load()&(held|asleep) != 0:
+			continue
+		}
+		switch l.duty(seen, drives) {
+		case toPark:
 			if !l.park() {
 				return
 			}
-		case l.waiting.Load() != 0:
+		case toRouse:
 			l.wakeFollowers() // one that followed drives now
-		default:
+		case toServe:
 			l.serve()
 		}
 	}
+}
+
+// What the standby has to do after an interval.
+const (
+	toRest = iota
+	toPark
+	toRouse
+	toServe
+)
+
+// duty says what the standby has to do, by how many turns and drives there were an interval ago.
+func (l *Loop) duty(turns, drives uint64) int {
+	waiting := l.waiting.Load() != 0
+	switch {
+	case l.turns.Load() != turns && (!waiting || l.drives.Load() != drives): // turns of Kick help who follows now and then only
+		return toRest
+	case l.state.Load()&(held|asleep) != 0:
+		return toPark
+	case waiting:
+		return toRouse
+	}
+	return toServe
 }
 
 // park sleeps until who drives the loop leaves; false means that the loop is closed.

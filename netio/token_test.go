@@ -133,6 +133,34 @@ func TestFollowerBesideKicks(t *testing.T) {
 	}
 }
 
+// What the standby does after an interval: turns are a sign of life, but those of a kick are none to who follows.
+func TestStandbyDuty(t *testing.T) {
+	l := newLoop(t, LoopConfig{Standby: -1})
+	for _, c := range []struct {
+		name           string
+		turns, drives  uint64 // since an interval ago
+		state, waiting uint32
+		want           int
+	}{
+		{"others run turns", 1, 0, 0, 0, toRest},
+		{"a consumer drives", 1, 1, 0, 1, toRest},
+		{"kicks beside a follower", 1, 0, 0, 1, toRouse},
+		{"kicks beside a follower, and one holds the token", 1, 0, held, 1, toPark},
+		{"the driver sleeps", 0, 0, asleep & oneSleep, 0, toPark},
+		{"the driver is away", 0, 0, 0, 1, toRouse},
+		{"nobody is there", 0, 0, 0, 0, toServe},
+	} {
+		turns, drives := l.turns.Load()-c.turns, l.drives.Load()-c.drives
+		l.state.Store(c.state)
+		l.waiting.Store(int32(c.waiting))
+		if got := l.duty(turns, drives); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+	l.state.Store(0)
+	l.waiting.Store(0)
+}
+
 // Followers that sleep are not given way to; those that were woken and have not run are.
 func TestWokenWait(t *testing.T) {
 	l := newLoop(t, LoopConfig{Standby: -1})

@@ -132,4 +132,28 @@ var loops = []Mutant{
 		New:   "return c.received(region[:n-size])",
 		Tests: []string{"netio.TestSpaceInOrder", "netio.TestSpaceAnswered"},
 	},
+	{
+		Name:  "kicks-hide-follower",
+		What:  "turns of kicks pass for a driver's, so that a follower sleeps on",
+		File:  "netio/standby.go",
+		Old:   "l.turns.Load() != turns && (!waiting || l.drives.Load() != drives):",
+		New:   "l.turns.Load() != turns:",
+		Tests: []string{"netio.TestStandbyDuty"},
+	},
+	{
+		Name:  "nap-before-woken",
+		What:  "a loop naps although it keeps a woken follower from running",
+		File:  "netio/nap.go",
+		Old:   " || l.wokenWait() {",
+		New:   " {",
+		Tests: []string{"netio.TestNoNap"},
+	},
+	{
+		Name:  "nap-keeps-portions",
+		What:  "after a nap that brought nothing the kernel goes on holding the end of a burst back",
+		File:  "netio/nap.go",
+		Old:   "	l.lowerAll()\n	return false",
+		New:   "	return false",
+		Tests: []string{"netio.TestNapEnds"},
+	},
 }
