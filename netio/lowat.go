@@ -7,8 +7,8 @@ import "time"
 // stops for want of credit before the portion is full. So it is raised only after a read that brought at least two full
 // frames, and while credit for at least lowatCredit full buffers is out. A lone small frame behind bulk must not wait:
 // while it is raised a sleep lasts at most lowatWait, and an idle time of that length lowers it. A loop that polls lowers it as soon
-// as polling, or the nap in its place, brought nothing, before it sleeps: the peer has stopped, be it for a moment (a checkpoint barrier), and what it sent last is less
-// than a portion.
+// as polling, or the nap in its place, brought nothing, before it sleeps: the peer has stopped, be it for a moment (a checkpoint barrier), and
+// what it sent last is less than a portion.
 const (
 	lowatBytes  = 128 << 10
 	lowatCredit = 24

@@ -28,10 +28,10 @@ func sysEpollPoll(epfd int, events []unix.EpollEvent) (int, unix.Errno) {
 	return int(r), errno
 }
 
-// sysEpollNap is epoll_wait for a time far below a millisecond. The thread keeps its P meanwhile: giving it away and getting one back costs as
+// sysEpollNap is epoll_wait for a time far below a second. The thread keeps its P meanwhile: giving it away and getting one back costs as
 // much as a wake-up.
 func sysEpollNap(epfd int, events []unix.EpollEvent, d time.Duration) (int, unix.Errno) {
-	limit := unix.NsecToTimespec(int64(d))
+	limit := struct{ sec, nsec int64 }{nsec: int64(d)} // 64 bits also where unix.Timespec has 32
 	r, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)),
 		uintptr(unsafe.Pointer(&limit)), 0, 0)
 	return int(r), errno
