@@ -59,11 +59,12 @@ const (
 
 // duty says what the standby has to do, by how many turns and drives there were an interval ago.
 func (l *Loop) duty(turns, drives uint64) int {
-	waiting := l.waiting.Load() != 0
+	waiting, here := l.waiting.Load() != 0, l.state.Load()&(held|asleep) != 0
+	if l.turns.Load() != turns && (!waiting || here || l.drives.Load() != drives) {
+		return toRest // somebody runs turns; those of Kick, without a driver, help who follows now and then only
+	}
 	switch {
-	case l.turns.Load() != turns && (!waiting || l.drives.Load() != drives): // turns of Kick help who follows now and then only
-		return toRest
-	case l.state.Load()&(held|asleep) != 0:
+	case here:
 		return toPark
 	case waiting:
 		return toRouse

@@ -1,6 +1,7 @@
 package netio
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -119,6 +120,7 @@ func TestFollowerBesideKicks(t *testing.T) {
 	}
 	before.Store(l.drives.Load())
 	for end := time.Now().Add(hang); ; l.Kick() {
+		runtime.Gosched() // with one P nobody else would run but within a kick
 		select {
 		case err := <-done2:
 			if err != nil {
@@ -145,7 +147,9 @@ func TestStandbyDuty(t *testing.T) {
 		{"others run turns", 1, 0, 0, 0, toRest},
 		{"a consumer drives", 1, 1, 0, 1, toRest},
 		{"kicks beside a follower", 1, 0, 0, 1, toRouse},
-		{"kicks beside a follower, and one holds the token", 1, 0, held, 1, toPark},
+		{"somebody holds the token beside a follower", 1, 0, held, 1, toRest},
+		{"a driver that is here for long", 1, 0, asleep & oneSleep, 1, toRest},
+		{"a turn that lasts", 0, 0, held, 1, toPark},
 		{"the driver sleeps", 0, 0, asleep & oneSleep, 0, toPark},
 		{"the driver is away", 0, 0, 0, 1, toRouse},
 		{"nobody is there", 0, 0, 0, 0, toServe},

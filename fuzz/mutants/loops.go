@@ -136,8 +136,8 @@ var loops = []Mutant{
 		Name:  "kicks-hide-follower",
 		What:  "turns of kicks pass for a driver's, so that a follower sleeps on",
 		File:  "netio/standby.go",
-		Old:   "l.turns.Load() != turns && (!waiting || l.drives.Load() != drives):",
-		New:   "l.turns.Load() != turns:",
+		Old:   "l.turns.Load() != turns && (!waiting || here || l.drives.Load() != drives) {",
+		New:   "l.turns.Load() != turns && drives+1 > 0 {",
 		Tests: []string{"netio.TestStandbyDuty"},
 	},
 	{
