@@ -272,14 +272,13 @@ func (m *landModel) land(chunk []byte) error {
 		m.home()
 		return core.Feed(chunk)
 	}
-	inUse := pool.Stats().InUse
 	pieces := m.ask()
 	for len(pieces) > 0 && rapid.IntRange(0, 7).Draw(m.t, "nothing came") == 0 {
 		if err := core.Landed(0, nil); err != nil {
 			m.t.Fatal(err)
 		}
-		if now := pool.Stats().InUse; now > inUse { // fewer: some came home
-			m.t.Fatalf("%d segments in use, %d before a read that got nothing", now, inUse)
+		if now, charged := pool.Stats().InUse, charged(m.landed); now != charged {
+			m.t.Fatalf("%d segments in use, %d charged, after a read that got nothing", now, charged)
 		}
 		m.seen["nothing"]++
 		// The pause goes on with each question, so it may be that there are none now.
@@ -292,8 +291,8 @@ func (m *landModel) land(chunk []byte) error {
 		pieces = again
 	}
 	if len(pieces) == 0 {
-		if now := pool.Stats().InUse; now > inUse {
-			m.t.Fatalf("%d segments are lent without pieces", now-inUse)
+		if now, charged := pool.Stats().InUse, charged(m.landed); now != charged {
+			m.t.Fatalf("%d segments are lent without pieces", now-charged)
 		}
 		m.home()
 		return core.Feed(chunk)
@@ -519,22 +518,28 @@ func (m *landModel) state(r *rig) string {
 	var s strings.Builder
 	c := r.core
 	fmt.Fprintln(&s, c.outstanding, c.idle, c.stats, c.channels.len(), c.Pending(), c.refs, c.err, r.port.Budget().Out(), r.recv.Reserved())
-	charged := int32(0)
 	for _, ch := range r.ch {
 		l := &ch.ledger
 		fmt.Fprintln(&s, ch.expected, ch.outstanding, ch.charged, ch.blocked, ch.err, ch.released, l.exclusive, l.floating, l.borrowed,
 			l.required, l.unannounced, l.waiting)
-		charged += ch.charged
 	}
 	d := c.decoder
 	fmt.Fprintln(&s, d.offset, d.err)
 	if d.err == nil { // after one it stays where it is, and how it counted until then is its affair
 		fmt.Fprintln(&s, d.InFrame(), d.stage, d.n, d.keep)
 	}
-	if n := r.recv.Local().Stats().InUse; n != int(charged) {
+	if n, charged := r.recv.Local().Stats().InUse, charged(r); n != charged {
 		m.t.Fatalf("%d segments in use, %d charged", n, charged)
 	}
 	return s.String()
+}
+
+// charged is how many segments the channels of a receiver have.
+func charged(r *rig) (n int) {
+	for _, ch := range r.ch {
+		n += int(ch.charged)
+	}
+	return n
 }
 
 // drain delivers all that is under way, takes it all and gives it back.
