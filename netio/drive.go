@@ -109,13 +109,19 @@ func (l *Loop) giveWay() {
 	}
 }
 
-// wokenWait tells whether a follower has been woken and did not run since.
+// mostLooks bounds what a look at the followers costs a turn.
+const mostLooks = 64
+
+// wokenWait tells whether a follower has been woken and did not run since. Of very many, one is taken to be.
 func (l *Loop) wokenWait() bool {
 	if l.waiting.Load() == 0 {
 		return false
 	}
 	l.waitersMu.Lock()
 	defer l.waitersMu.Unlock()
+	if len(l.waiters) > mostLooks {
+		return true
+	}
 	for _, n := range l.waiters {
 		if !n.Sleeping() {
 			return true

@@ -10,27 +10,29 @@ import (
 	"github.com/weirflow/weir/ringbuf"
 )
 
-// raisedLink is a link whose receiver is idle, holds its token, and waits for portions.
-func raisedLink(t *testing.T, cfg LoopConfig) *link {
+// napLink is a link whose receiver can nap.
+func napLink(t *testing.T, cfg LoopConfig) *link {
 	t.Helper()
 	k := newLink(t, cfg, linkPayload, 32)
 	if !k.b.sysCanNap() || k.b.oneP {
 		t.Skip("nothing naps with one P, without epoll_pwait2 or in a build without package unsafe")
 	}
+	return k
+}
+
+// idleLink is one whose receiver is idle, and whose token we hold.
+func idleLink(t *testing.T, cfg LoopConfig) *link {
+	t.Helper()
+	k := napLink(t, cfg)
 	k.send(t.Context(), t, 1)
-	if !cfg.Dedicated {
-		k.b.acquire()
-		t.Cleanup(k.b.Release)
-	}
+	k.b.acquire()
+	t.Cleanup(k.b.Release)
 	return k
 }
 
 // While bulk flows a loop that polls takes naps, and everything arrives.
 func TestNapsInBulk(t *testing.T) {
-	k := newLink(t, LoopConfig{Standby: -1}, linkPayload, 32)
-	if !k.b.sysCanNap() || k.b.oneP {
-		t.Skip("nothing naps with one P, without epoll_pwait2 or in a build without package unsafe")
-	}
+	k := napLink(t, LoopConfig{Standby: -1})
 	for end := time.Now().Add(hang); k.b.stats.Naps == 0; {
 		if k.send(t.Context(), t, 500); time.Now().After(end) {
 			t.Fatalf("no nap; SO_RCVLOWAT was changed %d times", k.b.stats.Lowats)
@@ -40,7 +42,7 @@ func TestNapsInBulk(t *testing.T) {
 
 // A nap that brings nothing is over by itself, and the kernel reports everything from then on.
 func TestNapEnds(t *testing.T) {
-	k := raisedLink(t, LoopConfig{Standby: -1})
+	k := idleLink(t, LoopConfig{Standby: -1})
 	b := k.b
 	b.conns[0].setLowat(true)
 	for b.nap(t.Context(), nil, ringbuf.NewNotifier()) { // the end of what the link began with
@@ -57,7 +59,7 @@ func TestNapIsWoken(t *testing.T) {
 		"consumer": func(_ *Loop, n *ringbuf.Notifier) { n.Wake() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := raisedLink(t, LoopConfig{Standby: -1})
+			k := idleLink(t, LoopConfig{Standby: -1})
 			b, n := k.b, ringbuf.NewNotifier()
 			var stop atomic.Bool
 			done := make(chan struct{})
@@ -95,7 +97,7 @@ func TestNoNap(t *testing.T) {
 		"a woken follower": {LoopConfig{Standby: -1}, func(l *Loop) { l.addFollower(woken) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := raisedLink(t, c.cfg)
+			k := idleLink(t, c.cfg)
 			b := k.b
 			b.conns[0].setLowat(true)
 			before := b.stats.Naps
@@ -112,4 +114,15 @@ func TestNoNap(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a dedicated loop", func(t *testing.T) {
+		k := napLink(t, LoopConfig{Dedicated: true})
+		k.send(t.Context(), t, 1)
+		inTurn(t, k.b, func() {
+			before := k.b.stats.Naps
+			k.b.conns[0].setLowat(true)
+			if k.b.nap(t.Context(), nil, ringbuf.NewNotifier()); k.b.stats.Naps != before {
+				t.Error("it naps")
+			}
+		})
+	})
 }

@@ -186,6 +186,7 @@ func (l *Loop) Kick() {
 	if len(l.dirty) > 0 && l.state.Load()&(asleep|watch) == 0 {
 		l.pokeStandby()
 	}
-	// Who followed before goes on following the driver that is away for the moment; who came during these turns took us for one.
+	// Who followed before goes on following the driver that is away for the moment; who came during these turns took us for one. Of one
+	// that came at the moment when they began nobody knows which, and it may wait for the standby's next look, which is within followStep.
 	l.release(l.follows.Load() == follows)
 }

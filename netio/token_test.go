@@ -61,31 +61,40 @@ func TestTimerArmedWhileAsleep(t *testing.T) {
 	})
 }
 
+// abandoned has a goroutine drive the loop and another one follow it until ready, and returns when the first one has left: where the second
+// says how it ended, and its notifier.
+func abandoned(t *testing.T, l *Loop, ready func() bool) (done <-chan error, n *ringbuf.Notifier) {
+	t.Helper()
+	var first atomic.Bool
+	n1, n2 := ringbuf.NewNotifier(), ringbuf.NewNotifier()
+	done1, done2 := make(chan error, 1), make(chan error, 1)
+	go func() { done1 <- l.RunUntil(t.Context(), first.Load, n1) }()
+	for l.state.Load()&asleep == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	go func() { done2 <- l.RunUntil(t.Context(), ready, n2) }()
+	for l.waiting.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	first.Store(true)
+	n1.Wake()
+	if err := <-done1; err != nil {
+		t.Fatal(err)
+	}
+	return done2, n2
+}
+
 // A consumer that follows another one takes the turns over when that one stays away.
 func TestFollowerTakesOver(t *testing.T) {
 	for name, standby := range map[string]time.Duration{"standby": 0, "none": -1} {
 		t.Run(name, func(t *testing.T) {
 			l := newLoop(t, LoopConfig{Standby: standby})
-			var first, second atomic.Bool
-			n1, n2 := ringbuf.NewNotifier(), ringbuf.NewNotifier()
-			done1, done2 := make(chan error, 1), make(chan error, 1)
-			go func() { done1 <- l.RunUntil(t.Context(), first.Load, n1) }()
-			for l.state.Load()&asleep == 0 {
-				time.Sleep(time.Millisecond)
-			}
-			go func() { done2 <- l.RunUntil(t.Context(), second.Load, n2) }()
-			for l.waiting.Load() == 0 {
-				time.Sleep(time.Millisecond)
-			}
-			first.Store(true)
-			n1.Wake()
-			if err := <-done1; err != nil {
-				t.Fatal(err)
-			}
+			var ready atomic.Bool
+			done, n := abandoned(t, l, ready.Load)
 			// Nobody else runs turns now, so that only the follower can run this.
-			l.Post(func() { second.Store(true); n2.Wake() })
+			l.Post(func() { ready.Store(true); n.Wake() })
 			select {
-			case err := <-done2:
+			case err := <-done:
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -100,29 +109,14 @@ func TestFollowerTakesOver(t *testing.T) {
 // only.
 func TestFollowerBesideKicks(t *testing.T) {
 	l := newLoop(t, LoopConfig{})
-	var first atomic.Bool
-	n1, n2 := ringbuf.NewNotifier(), ringbuf.NewNotifier()
-	done1, done2 := make(chan error, 1), make(chan error, 1)
-	go func() { done1 <- l.RunUntil(t.Context(), first.Load, n1) }()
-	for l.state.Load()&asleep == 0 {
-		time.Sleep(time.Millisecond)
-	}
 	var before atomic.Uint64 // how often turns were taken until the first one left
 	before.Store(1 << 62)
-	go func() { done2 <- l.RunUntil(t.Context(), func() bool { return l.drives.Load() > before.Load() }, n2) }()
-	for l.waiting.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	first.Store(true)
-	n1.Wake()
-	if err := <-done1; err != nil {
-		t.Fatal(err)
-	}
+	done, _ := abandoned(t, l, func() bool { return l.drives.Load() > before.Load() })
 	before.Store(l.drives.Load())
 	for end := time.Now().Add(hang); ; l.Kick() {
 		runtime.Gosched() // with one P nobody else would run but within a kick
 		select {
-		case err := <-done2:
+		case err := <-done:
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,6 +127,50 @@ func TestFollowerBesideKicks(t *testing.T) {
 			t.Fatal("the follower sleeps on")
 		}
 	}
+}
+
+// Turns of a kick leave those that followed before to the driver that is away for the moment, and wake those that came meanwhile and took
+// them for a driver's. The standby sleeps for longer than the test.
+func TestKickAndFollowers(t *testing.T) {
+	t.Run("before", func(t *testing.T) {
+		l := newLoop(t, LoopConfig{Standby: time.Hour})
+		var ready atomic.Bool
+		done, n := abandoned(t, l, ready.Load)
+		l.Kick()
+		if !n.Sleeping() {
+			t.Error("it was woken")
+		}
+		ready.Store(true)
+		n.Wake()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("meanwhile", func(t *testing.T) {
+		l := newLoop(t, LoopConfig{Standby: time.Hour})
+		done := make(chan error, 1)
+		l.acquire()
+		l.Post(func() { // in the kick's turn
+			before := l.drives.Load()
+			go func() {
+				done <- l.RunUntil(t.Context(), func() bool { return l.drives.Load() != before }, ringbuf.NewNotifier())
+			}()
+			for l.waiting.Load() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		})
+		l.state.And(^uint32(held)) // as if it was given up, without the turn that Release runs for what was posted
+		l.check.released()
+		l.Kick()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(hang):
+			t.Fatal("it sleeps on")
+		}
+	})
 }
 
 // What the standby does after an interval: turns are a sign of life, but those of a kick are none to who follows.
@@ -183,6 +221,20 @@ func TestWokenWait(t *testing.T) {
 	if l.wokenWait() {
 		t.Error("it is gone")
 	}
+	n.Prepare()
+	for i := range mostLooks + 1 {
+		if l.wokenWait() {
+			t.Fatalf("%d sleep", i)
+		}
+		l.addFollower(n)
+	}
+	if !l.wokenWait() {
+		t.Error("more than are looked at")
+	}
+	for range mostLooks + 1 {
+		l.removeFollower(n)
+	}
+	n.Cancel()
 }
 
 // TestKickHearsThePeer: a goroutine that only kicks, and never waits, gets what arrives (a writer its credit), as each few turns of

@@ -199,7 +199,7 @@ func (l *Loop) sysSleep(d time.Duration, sole, nap bool) (events int) {
 		_, _ = unix.EpollWait(s.epfd, s.shareEv[:], millis(d))
 		return 0
 	case nap:
-		n, _ := sysEpollNap(s.epfd, s.sleepEv[:], min(d, maxNap))
+		n, _ := sysEpollNap(s.epfd, s.sleepEv[:], d)
 		return max(n, 0)
 	}
 	n, _ := unix.EpollWait(s.epfd, s.sleepEv[:], millis(d))
