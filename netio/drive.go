@@ -30,13 +30,15 @@ func (l *Loop) RunUntil(ctx context.Context, ready func() bool, n *ringbuf.Notif
 		if err := l.stopped(ctx); err != nil {
 			return err
 		}
+		left := false
 		if !l.cfg.Dedicated && l.acquireSpin() {
-			done, err := l.drive(ctx, ready, n)
+			done, leaves, err := l.drive(ctx, ready, n)
 			if done {
 				return err
 			}
+			left = leaves
 		}
-		done, err := l.follow(ctx, ready, n, patience)
+		done, err := l.follow(ctx, ready, n, patience, left)
 		if done {
 			return err
 		}
@@ -53,37 +55,49 @@ func (l *Loop) stopped(ctx context.Context) error {
 	return nil
 }
 
-// drive runs turns. The caller holds the token, and drive gives it up. Not done means that another consumer sleeps as the
-// loop's driver, so the caller follows.
-func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier) (done bool, err error) {
+// vainTurns is after how many turns that served those that follow, but not the driver itself, it leaves the drive to them: driving, they are
+// spared a wake-up for each portion. When they stay away the standby calls it back (duty), so without one it stays.
+const vainTurns = 16
+
+// drive runs turns. The caller holds the token, and drive gives it up. Not done means that the caller follows: another consumer sleeps as the
+// loop's driver, or (left) the caller leaves the drive to whom it served.
+func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier) (done, left bool, err error) {
 	l.drives.Add(1)
-	for {
+	for vain := 0; ; {
+		follows := l.follows.Load()
 		worked := l.work()
-		if worked {
-			l.giveWay()
-		}
+		served := worked && l.giveWay()
 		if ready() {
 			break
 		}
 		if err = l.stopped(ctx); err != nil {
 			break
 		}
-		if worked || l.nap(ctx, ready, n) || l.spin(l.pollFor(), ready) {
-			if ready() {
-				break
+		if !worked {
+			if !l.nap(ctx, ready, n) && !l.spin(l.pollFor(), ready) {
+				if l.state.Load()&asleep != 0 {
+					l.Release()
+					return false, false, nil
+				}
+				if !l.sleep(ctx, ready, n, never, false) {
+					continue
+				}
 			}
-			continue
+			if ready() {
+				break // without another look at the kernel
+			}
+			served = l.wokenWait()
 		}
-		if l.state.Load()&asleep != 0 {
-			l.Release()
-			return false, nil
-		}
-		if l.sleep(ctx, ready, n, never, false) && ready() {
-			break // without another look at the kernel
+		// Of very many followers nobody knows whether they were served.
+		if served && l.waiting.Load() <= mostLooks && l.cfg.Standby > 0 {
+			if vain++; vain == vainTurns {
+				l.release(true, follows) // those that it has not served sleep on
+				return false, true, nil
+			}
 		}
 	}
-	l.release(err == nil)
-	return true, err
+	l.release(err == nil, l.follows.Load())
+	return true, false, err
 }
 
 // What giveWay allows others: a turn that comes later than slowWay has met goroutines that compute, and then it does not
@@ -93,11 +107,11 @@ const (
 	slowTurns = 256
 )
 
-// giveWay lets the followers that a turn has woken run before the next one. Without it the driver, who never waits while data
-// flows, leaves them all to other threads, and whom these happen to take first gets most of the rate.
-func (l *Loop) giveWay() {
-	switch {
-	case !l.wokenWait():
+// giveWay lets the followers that a turn has woken run before the next one, and reports whether there are any. Without it the driver, who never
+// waits while data flows, leaves them all to other threads, and whom these happen to take first gets most of the rate.
+func (l *Loop) giveWay() (woken bool) {
+	switch woken = l.wokenWait(); {
+	case !woken:
 	case l.noWay > 0:
 		l.noWay--
 	default:
@@ -107,6 +121,7 @@ func (l *Loop) giveWay() {
 			l.noWay = slowTurns
 		}
 	}
+	return woken
 }
 
 // mostLooks bounds what a look at the followers costs a turn.
@@ -133,8 +148,9 @@ func (l *Loop) wokenWait() bool {
 // followStep is how often a follower that nobody can wake looks by itself.
 const followStep = time.Millisecond
 
-// follow sleeps on n until ready, or until there is no driver any more or patience is over (done is false).
-func (l *Loop) follow(ctx context.Context, ready func() bool, n *ringbuf.Notifier, patience time.Duration) (done bool, err error) {
+// follow sleeps on n until ready, or until there is no driver any more or patience is over (done is false). Who has just left the drive
+// does not take it up again because nobody else has yet.
+func (l *Loop) follow(ctx context.Context, ready func() bool, n *ringbuf.Notifier, patience time.Duration, left bool) (done bool, err error) {
 	n.Prepare()
 	l.addFollower(n)
 	defer l.removeFollower(n)
@@ -145,7 +161,7 @@ func (l *Loop) follow(ctx context.Context, ready func() bool, n *ringbuf.Notifie
 	case l.closing.Load():
 		n.Cancel()
 		return true, ErrClosed
-	case s&(held|asleep) == 0:
+	case s&(held|asleep) == 0 && !left:
 		n.Cancel()
 		return false, nil // the driver left before we were on its list
 	}

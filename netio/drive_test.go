@@ -90,3 +90,94 @@ func givesWay(t *testing.T) bool {
 	t.Logf("a follower that was woken ran after the next turn %d times of %d", f.late, rounds)
 	return f.late <= rounds/4 // at first the driver is interrupted by nobody but the scheduler, until the two follow it
 }
+
+// patient is a feeder that gives only to who follows, and lets others run until then, as there may be one P only.
+type patient struct {
+	feeder
+	l *Loop
+}
+
+func (p *patient) Poll() bool {
+	runtime.Gosched()
+	return p.l.waiting.Load() == 0 || p.feeder.Poll()
+}
+
+// vain has a goroutine drive the loop for something that never comes, until stop, while another one is served, in steps that the caller makes.
+func vain(t *testing.T, l *Loop) (step func(), stop func()) {
+	t.Helper()
+	f := &patient{feeder{n: ringbuf.NewNotifier()}, l}
+	f.given.Store(1) // nothing to do before both are there
+	var over atomic.Bool
+	driver, ended := ringbuf.NewNotifier(), make(chan error, 1)
+	l.AddSource(f)
+	go func() { ended <- l.RunUntil(t.Context(), over.Load, driver) }()
+	until(t, "the driver drives", func() bool { return l.state.Load()&held != 0 })
+	step = func() {
+		t.Helper()
+		f.taken.Add(1)
+		if err := l.RunUntil(t.Context(), func() bool { return f.given.Load() > f.taken.Load() }, f.n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop = func() {
+		t.Helper()
+		over.Store(true)
+		driver.Wake()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+	return step, stop
+}
+
+// left tells whether somebody follows although nobody drives.
+func left(l *Loop) bool { return l.waiting.Load() == 1 && l.state.Load()&(held|asleep) == 0 }
+
+func untilLeft(t *testing.T, l *Loop, step func()) {
+	t.Helper()
+	for n := 0; !left(l); step() {
+		if n++; n > 100*vainTurns {
+			t.Fatal("the driver stays, for others only")
+		}
+	}
+}
+
+// A driver whose turns serve another one, and not itself, leaves the drive to that one, which then runs them itself. Called back by the standby
+// it drives again when the other one stays away. Without a standby it stays.
+func TestVainDriverLeaves(t *testing.T) {
+	t.Run("leaves", func(t *testing.T) {
+		l := newLoop(t, LoopConfig{Standby: time.Hour})
+		step, stop := vain(t, l)
+		untilLeft(t, l, step)
+		const steps = 100
+		drives := l.drives.Load()
+		for range steps {
+			step()
+		}
+		if n := l.drives.Load() - drives; n < steps*9/10 { // it may be a moment too early
+			t.Errorf("the one that it was left to drove %d times of %d", n, steps)
+		}
+		if !left(l) {
+			t.Error("who had left the drive does not follow any more")
+		}
+		stop()
+	})
+	t.Run("comes back", func(t *testing.T) {
+		l := newLoop(t, LoopConfig{})
+		step, stop := vain(t, l)
+		untilLeft(t, l, step)
+		until(t, "it drives again, with the other one away", func() bool { return l.state.Load()&held != 0 && l.waiting.Load() == 0 })
+		stop()
+	})
+	t.Run("stays", func(t *testing.T) {
+		l := newLoop(t, LoopConfig{Standby: -1})
+		step, stop := vain(t, l)
+		for range 20 * vainTurns {
+			step()
+			if left(l) {
+				t.Fatal("it left, and nobody could call it back")
+			}
+		}
+		stop()
+	})
+}

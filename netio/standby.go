@@ -162,5 +162,5 @@ func (l *Loop) dedicated() {
 		}
 		l.giveWay() // on a thread of its own it would leave all that it wakes to others: half of the rate, and four times the latency
 	}
-	l.passOn(false)
+	l.passOn(false, 0)
 }

@@ -44,13 +44,13 @@ func (l *Loop) TryAcquire() bool {
 }
 
 // Release gives up the token. If others wait to run turns, or a turn was asked for meanwhile, it sees to that.
-func (l *Loop) Release() { l.release(false) }
+func (l *Loop) Release() { l.release(false, 0) }
 
-// release is Release; back means that the holder is a consumer that is likely to come back soon. Then those that follow it go
-// on following, as a hand-over costs more than a short wait; the standby wakes them if it does not come.
-func (l *Loop) release(back bool) {
+// release is Release; back means that the holder is a consumer that is likely to come back soon. Then those that follow it, and have since there
+// were so many follows, go on following, as a hand-over costs more than a short wait; the standby wakes them if it does not come.
+func (l *Loop) release(back bool, follows uint64) {
 	for {
-		l.passOn(back && l.cfg.Standby > 0)
+		l.passOn(back && l.cfg.Standby > 0, follows)
 		// A Kick that found the token held relies on us.
 		if l.kicked.Load() == 0 || !l.TryAcquire() {
 			return
@@ -60,7 +60,7 @@ func (l *Loop) release(back bool) {
 }
 
 // passOn gives up the token and tells whoever has to know.
-func (l *Loop) passOn(back bool) {
+func (l *Loop) passOn(back bool, follows uint64) {
 	late := l.sleepersLate()
 	l.check.released()
 	s := l.state.And(^uint32(held)) &^ held
@@ -74,7 +74,7 @@ func (l *Loop) passOn(back bool) {
 	} else if l.unseen() {
 		l.pokeStandby()
 	}
-	if !back {
+	if !back || l.follows.Load() != follows { // who came since has seen us, or sees now that nobody is here
 		l.wakeFollowers()
 	}
 	if l.parked.Load() != 0 {
@@ -188,5 +188,5 @@ func (l *Loop) Kick() {
 	}
 	// Who followed before goes on following the driver that is away for the moment; who came during these turns took us for one. Of one
 	// that came at the moment when they began nobody knows which, and it may wait for the standby's next look, which is within followStep.
-	l.release(l.follows.Load() == follows)
+	l.release(true, follows)
 }

@@ -71,8 +71,8 @@ var loops = []Mutant{
 		Name:  "followers-not-woken",
 		What:  "those who wait for another's turns aren't told when it leaves",
 		File:  "netio/token.go",
-		Old:   "if !back {\n\t\tl.wakeFollowers()\n\t}",
-		New:   "",
+		Old:   "if !back ||",
+		New:   "if back &&",
 		Tests: []string{"netio.TestFollowerTakesOver"},
 	},
 	{
@@ -139,6 +139,22 @@ var loops = []Mutant{
 		Old:   "l.turns.Load() != turns && (!waiting || here || l.drives.Load() != drives) {",
 		New:   "l.turns.Load() != turns && drives+1 > 0 {",
 		Tests: []string{"netio.TestStandbyDuty"},
+	},
+	{
+		Name:  "vain-driver-stays",
+		What:  "a driver whose turns serve others only goes on driving",
+		File:  "netio/drive.go",
+		Old:   "if vain++; vain == vainTurns {",
+		New:   "if vain++; vain < 0 {",
+		Tests: []string{"netio.TestVainDriverLeaves"},
+	},
+	{
+		Name:  "leaver-misses-newcomer",
+		What:  "who leaves the drive does not wake those that came while it was here",
+		File:  "netio/token.go",
+		Old:   "l.follows.Load() != follows { // who",
+		New:   "follows > 1<<60 { // who",
+		Tests: []string{"netio.TestKickAndFollowers"},
 	},
 	{
 		Name:  "nap-before-woken",
