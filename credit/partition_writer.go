@@ -8,7 +8,7 @@ import (
 	"github.com/weirflow/weir/segment"
 )
 
-// A writer wakes the loop without being asked to flush when it has handed over wakeBytes, what a connection sends in one call
+// A writer wakes the loop without being asked to flush when it has handed over wakeBytes, nearly what a connection sends in one call
 // (netio.BatchBytes): that is a matter of bytes, not of buffers. wakeMost bounds the number of small ones.
 const (
 	wakeBytes = 768 << 10

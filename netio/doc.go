@@ -26,7 +26,7 @@
 //	│  epoll, not waiting    readable: one read of ≤ 512 KiB into the loop's region, then OnRead;
 //	│                        of a SpaceHandler into its memory first, then OnFilled
 //	│                        writable: marked for the flush;  listener: accept, at most 64
-//	│  flush                 for connections that asked: OnFlush, then one gathered write of about 768 KiB
+//	│  flush                 for connections that asked: OnFlush, then one gathered write of about 800 KiB
 //	└─ OnClose               of what was closed
 //	   nothing to do?        poll for 50 µs (epoll_wait(0) and sched_yield), then sleep in epoll_wait;
 //	                         while bulk flows nap first: sleep for 50 µs at most
@@ -45,7 +45,7 @@
 //     which go back to the loop when written; an idle connection holds none.
 //   - AppendBuffer takes the buffer's reference over. It is released by whoever holds the token then: when written, when copied
 //     (payloads of at most 4 KiB), or when the connection is closed.
-//   - A connection queues what its handler queues: Full says when to stop, about 768 KiB. That, the region and the pieces are
+//   - A connection queues what its handler queues: Full says when to stop, about 800 KiB. That, the region and the pieces are
 //     all the memory a loop uses. PauseRead holds a peer back.
 //
 // # Ends
@@ -73,7 +73,7 @@
 // is an error.
 //
 // On Linux the loop calls crypto/tls in its turns: what that reads from never waits, and what it writes to is staged and written by
-// the loop. A turn decrypts about LoopConfig.ReadSize and encrypts about 768 KiB, as much at a time as the socket has room for, and
+// the loop. A turn decrypts about LoopConfig.ReadSize and encrypts about 800 KiB, as much at a time as the socket has room for, and
 // writes it with one system call. Only while its socket is full a connection holds some of that, 64 KiB as a rule, besides
 // crypto/tls's own buffer of as much. So a loop encrypts on one processor; applications that need more have more loops. crypto/tls
 // makes a small object when it reads what is not a whole record; the driver itself allocates nothing. Records carry up to 16 KiB of

@@ -68,10 +68,13 @@ func (r *role) window(side string, window time.Duration) (res measure.Result, er
 	<-r.meter.Begun()
 	time.Sleep(measure.WarmUp)
 	extra := map[string]float64{}
-	if r.fan != nil {
+	switch {
+	case r.fan != nil:
 		if extra, err = r.fan.Measure(); err != nil {
 			return res, err
 		}
+	case r.scenario == "fan":
+		time.Sleep(measure.FanLasts)
 	}
 	var begin *measure.Counts
 	if r.latencies != nil {

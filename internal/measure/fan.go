@@ -14,6 +14,10 @@ const (
 	fanStart  = 10 * time.Second // at most, until all channels move
 )
 
+// FanLasts is how long Measure takes: the side that does not measure waits for as long, so that both have their windows while the channel is
+// stalled.
+const FanLasts = fanCycles*2*(fanPeriod+fanSettle) + fanSettle
+
 // Fan measures what becomes of many channels while the first one is not read.
 type Fan struct {
 	channels []*Meter

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/weirflow/weir"
 	"github.com/weirflow/weir/internal/measure"
@@ -55,6 +56,10 @@ func fanConfig(side string, opt *Options, cfg *weir.Config) {
 }
 
 func sendFan(ctx context.Context, r *role) error {
+	r.opening = func() (func() map[string]float64, error) {
+		time.Sleep(measure.FanLasts)
+		return func() map[string]float64 { return nil }, nil
+	}
 	failed := make(chan error, fanChannels)
 	for _, t := range fanTasks(r.opt) {
 		out, err := r.node.NewOutput(t.output())
