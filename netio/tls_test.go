@@ -435,13 +435,11 @@ func TestEndOfStreamBlocksNoTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inTurn(t, l, func() {})
-	inTurn(t, l, func() {
-		if !c.wasShut || !c.shutting() {
-			t.Error("the end of stream is not under way")
-		}
-		c.CloseAfterFlush(100 * time.Millisecond)
+	until(t, "the end of stream is under way", func() (is bool) {
+		inTurn(t, l, func() { is = c.wasShut && c.shutting() })
+		return is
 	})
+	inTurn(t, l, func() { c.CloseAfterFlush(100 * time.Millisecond) })
 	for range 10 {
 		inTurn(t, l, func() {})
 	}
