@@ -70,9 +70,10 @@ type InputConfig struct {
 	// handed out before the Checkpoint element and the channel's barrier. Its method runs during Next. Nil: nobody gets it, and
 	// an unaligned checkpoint cannot be restored from.
 	State credit.InputSink
-	// Exclusive is the number of buffers that each channel has for itself: 0 means a share of 64, at least Flink's 2. Floating is how many more
-	// the channels share, by the backlog of each; 0 means 8. Negative means none. Where neither is given, a single channel has 2, and 70 more
-	// by its backlog: then credit comes in portions of what the sender has ready, which is 1.1 of the rate of bulk with as much to itself.
+	// Exclusive is the number of buffers that each channel has for itself: 0 means 32 for a single channel, fewer for many, at
+	// least Flink's 2. Floating is how many more the channels share, by the backlog of each; 0 means 8. Negative means none. A single channel of
+	// bulk is 1.1 to 1.25 times as fast with 2 and 70, as credit then comes in portions of what the sender has ready; a round trip takes 1.3
+	// times as long, as each message is answered by a grant (docs/performance.md).
 	Exclusive, Floating int
 	// Wait is how long to wait for senders that are not there yet, and for partitions that do not exist yet; 0 means 30 s.
 	Wait time.Duration
@@ -87,9 +88,9 @@ type InputConfig struct {
 const (
 	defaultWait     = 30 * time.Second
 	defaultFloating = 8
-	loneFloating    = 70 // of a single channel: with its own, three batches of 24 full frames
 	// windowTotal is shared out among the channels of an input: 64 buffers keep a socket busy, however many channels there are.
 	windowTotal = 64
+	maxWindow   = 32
 	minWindow   = 2
 	// provideLimit bounds how long a new input or output waits for memory that is its by right.
 	provideLimit = 5 * time.Second
@@ -104,11 +105,8 @@ func (c InputConfig) channels() (n int) {
 }
 
 func (c InputConfig) withDefaults() InputConfig {
-	if c.Exclusive == 0 && c.Floating == 0 && c.channels() == 1 {
-		c.Exclusive, c.Floating = minWindow, loneFloating
-	}
 	if c.Exclusive == 0 {
-		c.Exclusive = max(minWindow, windowTotal/max(1, c.channels()))
+		c.Exclusive = min(maxWindow, max(minWindow, windowTotal/max(1, c.channels())))
 	}
 	if c.Floating == 0 {
 		c.Floating = defaultFloating

@@ -9,11 +9,11 @@ func TestInputWindowByDefault(t *testing.T) {
 		channels            int
 		exclusive, floating int
 	}{
-		"one":             {InputConfig{}, 1, 2, 70},
+		"one":             {InputConfig{}, 1, 32, 8},
 		"several":         {InputConfig{}, 8, 8, 8},
 		"very many":       {InputConfig{}, 1000, 2, 8},
-		"one, of its own": {InputConfig{Exclusive: 32}, 1, 32, 8},
-		"one that shares": {InputConfig{Floating: 30}, 1, 64, 30},
+		"one, of its own": {InputConfig{Exclusive: 40}, 1, 40, 8},
+		"one that shares": {InputConfig{Floating: 30}, 1, 32, 30},
 		"no floating":     {InputConfig{Exclusive: 4, Floating: -1}, 3, 4, 0},
 		"floating only":   {InputConfig{Exclusive: -1}, 1, 0, 8},
 		"neither":         {InputConfig{Exclusive: -1, Floating: -1}, 2, 0, 1},
