@@ -43,9 +43,10 @@ type OutputConfig struct {
 	Partition Partition
 	// MaxParallelism is the number of key groups; 0 means Flink's default for Subpartitions.
 	MaxParallelism int
-	// Buffers is the most segments that the output holds; 0 means 32, of a single subpartition 64, of a blocking output 128, or what Flink takes
-	// if that is more: 2 for each subpartition and 8. More do not make an output faster that is sent at once: all are in use before a writer
-	// waits, and a megabyte stays in a cache. They help where frames are small and the consumer has a larger window.
+	// Buffers is the most segments that the output holds; 0 means 32, of a blocking output 128, or what Flink takes if that is more: 2 for
+	// each subpartition and 8. More do not make an output faster that is sent at once: all are in use before a writer waits, and a megabyte
+	// stays in a cache. They help where frames are small and the consumer has a larger window, and 64 where its credit follows the backlog
+	// (InputConfig.Floating).
 	Buffers int
 	// BuffersPerSubpartition is how many of them a subpartition may hold before the writer waits; 0 means three quarters of
 	// Buffers divided by Subpartitions, at least Flink's 10.
@@ -69,7 +70,6 @@ type OutputConfig struct {
 
 const (
 	defaultOutputBuffers = 32
-	defaultLoneBuffers   = 64  // of one subpartition: a batch under way, and the next one ready when credit for it comes
 	defaultFileBuffers   = 128 // of a blocking output: what a subpartition has in one place of the file is a share of half of them
 	defaultBufferTimeout = 100 * time.Millisecond
 	minQuota             = 10
@@ -83,11 +83,8 @@ func (c OutputConfig) withDefaults() OutputConfig {
 	}
 	if c.Buffers == 0 {
 		least := defaultOutputBuffers
-		switch {
-		case c.Blocking != nil:
+		if c.Blocking != nil {
 			least = defaultFileBuffers
-		case c.Subpartitions == 1:
-			least = defaultLoneBuffers
 		}
 		c.Buffers = max(least, 2*c.Subpartitions+8)
 	}

@@ -8,7 +8,7 @@ func TestOutputMemoryByDefault(t *testing.T) {
 		cfg            OutputConfig
 		buffers, quota int
 	}{
-		"one":       {OutputConfig{}, 64, 48},
+		"one":       {OutputConfig{}, 32, 24},
 		"several":   {OutputConfig{Subpartitions: 8}, 32, 10},
 		"as Flink":  {OutputConfig{Subpartitions: 100}, 208, 10},
 		"blocking":  {OutputConfig{Blocking: &Blocking{}}, 128, 96},

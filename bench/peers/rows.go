@@ -76,7 +76,7 @@ var scenarios = []scenario{
 			both("NATS", "core, the server in the receiver's process, acknowledged window", natsBulk),
 			{name: "weir", what: "as it comes", weir: []string{"bulk"}},
 			{name: "weir-park", what: "without polling", weir: []string{"bulk", "--park"}},
-			{name: "weir-backlog", what: "credit of 2 for the channel itself, 70 by its backlog", weir: []string{"bulk", "--window", "72"}},
+			{name: "weir-backlog", what: "credit of 2 for the channel itself, 70 by its backlog, 64 buffers at the sender", weir: []string{"bulk", "--window", "72", "--buffers", "64"}},
 		},
 		against: []versus{{"weir", "raw-16"}, {"weir", "c-framed-16"}, {"weir-park", "raw-16"}, {"weir-backlog", "raw-16"}, {"weir-backlog", "c-framed-16"}, {"weir", "net.Conn"}, {"weir", "net.Conn-16"},
 			{"weir", "gnet"}, {"weir", "netpoll"}, {"weir", "gRPC"}, {"weir", "gRPC-tuned"}, {"weir", "smux"}, {"weir", "yamux"}, {"weir", "NATS"}},
