@@ -91,13 +91,15 @@ func (t *Task) take(b Barrier, m align.Metrics) (*CheckpointInfo, error) {
 
 // gather begins to gather what is in flight, if the input has not begun yet, and returns where that will be.
 func (t *Task) gather(b *Barrier) (*align.StateResult, error) {
-	if t.begun != b.ID { // there is no input, or it had to align
-		if err := (stateOf{t}).Start(b.ID, b.Options); err != nil {
-			return nil, err
-		}
-		if err := t.state.FinishInput(b.ID); err != nil {
-			return nil, err
-		}
+	if r, err := t.state.Result(b.ID); err == nil {
+		return r, nil // the input has begun it, and perhaps the next one since
+	}
+	// There is no input, or it had to align.
+	if err := (stateOf{t}).Start(b.ID, b.Options); err != nil {
+		return nil, err
+	}
+	if err := t.state.FinishInput(b.ID); err != nil {
+		return nil, err
 	}
 	return t.state.Result(b.ID)
 }
