@@ -14,7 +14,7 @@ type stateOf struct{ t *Task }
 // Start is part of task.StateWriter.
 func (s stateOf) Start(id int64, o event.Options) error {
 	t := s.t
-	t.begun = id
+	t.begun = true
 	t.run.Do(func() {
 		t.ran = make(chan struct{})
 		go func() {
@@ -33,7 +33,7 @@ func (s stateOf) FinishInput(id int64) error {
 
 // Abort is part of task.StateWriter.
 func (s stateOf) Abort(id int64, cause error, forget bool) error {
-	if s.t.begun == noneDue {
+	if !s.t.begun {
 		return nil // nothing was ever gathered
 	}
 	return s.t.state.Abort(id, cause, forget)

@@ -76,7 +76,7 @@ type Task struct {
 
 	guard  *align.CheckpointGuard
 	ending *task.Ending
-	begun  int64 // newest checkpoint that was begun at state, noneDue if none
+	begun  bool // a checkpoint was begun at state
 	exec   *align.StateExecutor
 	state  *align.StateWriter
 	run    sync.Once
@@ -110,7 +110,7 @@ type TaskStats struct {
 
 // NewTask makes a task on the node. Close it after its input and outputs; the node's Close does so, too.
 func (n *Node) NewTask(cfg TaskConfig) (*Task, error) {
-	t := &Task{node: n, cfg: cfg, begun: noneDue, guard: align.NewCheckpointGuard(), ending: task.NewEnding(0, cfg.LastCheckpoint),
+	t := &Task{node: n, cfg: cfg, guard: align.NewCheckpointGuard(), ending: task.NewEnding(0, cfg.LastCheckpoint),
 		posted: make(chan struct{}, 1), pending: map[int64]*CheckpointInfo{}}
 	if cfg.Attempt < 0 || cfg.Attempt > math.MaxInt32 {
 		return nil, t.error(fmt.Errorf("attempt %d", cfg.Attempt))

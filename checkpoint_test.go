@@ -222,6 +222,24 @@ func TestTaskAfterItsSenders(t *testing.T) {
 	}
 }
 
+// A task takes a checkpoint whose data in flight its input has begun to gather, also if the input has begun the next one since; and one that it
+// has not begun.
+func TestTaskGathersEachOnce(t *testing.T) {
+	r := newTaskRig(t, TaskConfig{}, TaskConfig{}, OutputConfig{}, InputConfig{Unaligned: UnalignedOn})
+	for id := int64(1); id <= 2; id++ {
+		r.check((stateOf{r.sink}).Start(id, UnalignedBarrier(id, time.Now()).Options))
+	}
+	for id := int64(1); id <= 3; id++ {
+		b := UnalignedBarrier(id, time.Now())
+		if _, err := r.sink.gather(&b); err != nil {
+			t.Errorf("checkpoint %d: %v", id, err)
+		}
+		if _, err := r.sink.state.Result(id); !errors.Is(err, align.ErrState) {
+			t.Errorf("checkpoint %d was begun again: %v", id, err)
+		}
+	}
+}
+
 // Too much in flight declines the checkpoint, and nothing else.
 func TestTaskMaxInFlight(t *testing.T) {
 	r := newTaskRig(t, TaskConfig{MaxInFlight: 1000}, TaskConfig{}, OutputConfig{}, InputConfig{Unaligned: UnalignedOn})
