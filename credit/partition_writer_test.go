@@ -29,8 +29,8 @@ func rounds(n int) int {
 // TestWriterWakesForBytes: the loop is woken once for what goes out in one call, be it few full buffers or many small ones.
 func TestWriterWakesForBytes(t *testing.T) {
 	const size = 32 << 10
-	if batch := wakeBytes / size * (size + BufferHeaderLen(Flink23)); batch > netio.BatchBytes || batch < netio.BatchBytes-size {
-		t.Errorf("a writer wakes the loop for %d bytes with their headers, a connection sends %d at a time", batch, netio.BatchBytes)
+	if wakes, sends := wakeBytes/size, netio.BatchBytes/(size+BufferHeaderLen(Flink23)); wakes != sends {
+		t.Errorf("a writer wakes the loop for %d full buffers, a call has room for %d with their headers", wakes, sends)
 	}
 	for name, c := range map[string]struct{ bytes, want int }{
 		"full": {size, wakeBytes / size}, "small": {1 << 10, wakeMost}, "open": {-1, wakeBytes / size},
