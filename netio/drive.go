@@ -16,8 +16,8 @@ import (
 // and reads only what others may write at that moment. n is the caller's own notifier: whoever makes ready true calls n.Wake
 // after, be it within a turn or not, as the turn may be somebody else's. n may be nil; then ready is also asked at intervals.
 //
-// If another goroutine already drives the loop, the caller sleeps on n, and takes the turns over when that one stays away. With a
-// dedicated loop it always sleeps on n. Nothing is allocated when ctx was seen in one of the last few calls.
+// If another goroutine already drives the loop, the caller sleeps on n, and takes the turns over when that one stays away. A
+// caller that drives, and whose turns serve others only, becomes such a follower (vainTurns). With a dedicated loop it always sleeps on n. Nothing is allocated when ctx was seen in one of the last few calls.
 func (l *Loop) RunUntil(ctx context.Context, ready func() bool, n *ringbuf.Notifier) error {
 	if ready() {
 		return nil

@@ -46,8 +46,9 @@ func (l *Loop) TryAcquire() bool {
 // Release gives up the token. If others wait to run turns, or a turn was asked for meanwhile, it sees to that.
 func (l *Loop) Release() { l.release(false, 0) }
 
-// release is Release; back means that the holder is a consumer that is likely to come back soon. Then those that follow it, and have since there
-// were so many follows, go on following, as a hand-over costs more than a short wait; the standby wakes them if it does not come.
+// release is Release; back means that the holder is a consumer that is likely to come back soon. Then those that follow it go on following, as
+// a hand-over costs more than a short wait; the standby wakes them if it does not come. follows is a count of Loop.follows: if somebody came to
+// follow since it was taken, all are woken all the same.
 func (l *Loop) release(back bool, follows uint64) {
 	for {
 		l.passOn(back && l.cfg.Standby > 0, follows)

@@ -84,6 +84,19 @@ func abandoned(t *testing.T, l *Loop, ready func() bool) (done <-chan error, n *
 	return done2, n2
 }
 
+// awakes waits for the end of what a follower waits for.
+func awakes(t *testing.T, done <-chan error) {
+	t.Helper()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(hang):
+		t.Fatal("the follower sleeps on")
+	}
+}
+
 // A consumer that follows another one takes the turns over when that one stays away.
 func TestFollowerTakesOver(t *testing.T) {
 	for name, standby := range map[string]time.Duration{"standby": 0, "none": -1} {
@@ -93,14 +106,7 @@ func TestFollowerTakesOver(t *testing.T) {
 			done, n := abandoned(t, l, ready.Load)
 			// Nobody else runs turns now, so that only the follower can run this.
 			l.Post(func() { ready.Store(true); n.Wake() })
-			select {
-			case err := <-done:
-				if err != nil {
-					t.Fatal(err)
-				}
-			case <-time.After(hang):
-				t.Fatal("the follower sleeps on")
-			}
+			awakes(t, done)
 		})
 	}
 }
@@ -162,14 +168,7 @@ func TestKickAndFollowers(t *testing.T) {
 		l.state.And(^uint32(held)) // as if it was given up, without the turn that Release runs for what was posted
 		l.check.released()
 		l.Kick()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(hang):
-			t.Fatal("it sleeps on")
-		}
+		awakes(t, done)
 	})
 }
 
