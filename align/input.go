@@ -12,8 +12,8 @@ type Gate interface {
 	Input
 	// Channels is the number of channels.
 	Channels() int
-	// Poll hands out the next item, PollPriority the next one if it is a priority event.
-	Poll() (credit.Item, credit.Status, error)
+	// PollInto hands out the next item, PollPriority the next one if it is a priority event.
+	PollInto(it *credit.Item) (credit.Status, error)
 	PollPriority() (credit.Item, credit.Status, error)
 	// HasPriority reports whether a priority event waits; it is cheap.
 	HasPriority() bool
@@ -40,6 +40,7 @@ type CheckpointedInput struct {
 	clock    func() Now
 	recovery *RecoveryTracker
 	finished bool
+	item     credit.Item // Poll's
 }
 
 // NewCheckpointedInput makes the input for a gate whose channel 0 has the flat number first in the handler (see
@@ -49,23 +50,32 @@ func NewCheckpointedInput(gate Gate, handler Handler, first int, clock func() No
 	return &CheckpointedInput{gate: gate, handler: handler, first: first, clock: clock, recovery: recovery}
 }
 
-// Poll hands out the gate's next item, after the handler has seen it. Events are handed out, too, barriers and
+// Poll is PollInto for a caller that does not count copies of an item. The item is zero unless it is Ready.
+func (in *CheckpointedInput) Poll() (credit.Item, credit.Status, error) {
+	st, err := in.PollInto(&in.item)
+	if st != credit.Ready {
+		return credit.Item{}, st, err
+	}
+	return in.item, st, err
+}
+
+// PollInto hands out the gate's next item, after the handler has seen it. Events are handed out, too, barriers and
 // announcements among them; the caller ignores those that mean nothing to it. The caller owns the buffer of a data item.
 // An error ends the task.
-func (in *CheckpointedInput) Poll() (credit.Item, credit.Status, error) {
-	it, st, err := in.gate.Poll()
+func (in *CheckpointedInput) PollInto(it *credit.Item) (credit.Status, error) {
+	st, err := in.gate.PollInto(it)
 	if st != credit.Ready || err != nil {
 		in.finished = in.finished || st == credit.End
-		return it, st, err
+		return st, err
 	}
 	if it.Event == nil {
 		in.handler.AddBytes(it.Buf.Len())
-		return it, st, nil
+		return credit.Ready, nil
 	}
-	if err := in.handle(&it); err != nil {
-		return credit.Item{}, credit.None, err
+	if err := in.handle(it); err != nil {
+		return credit.None, err
 	}
-	return it, st, nil
+	return credit.Ready, nil
 }
 
 // HasPriority reports whether ProcessPriority has something to do: one atomic load, to be asked before each record. A

@@ -137,6 +137,11 @@ func (s *scripted) Poll() (credit.Item, credit.Status, error) {
 
 func (s *scripted) PollPriority() (credit.Item, credit.Status, error) { return s.Poll() }
 
+func (s *scripted) PollInto(it *credit.Item) (st credit.Status, err error) {
+	*it, st, err = s.Poll()
+	return st, err
+}
+
 // TestWrongItems: what a gate must not hand out is an error of the task, and never a panic.
 func TestWrongItems(t *testing.T) {
 	gate := &scripted{Gate: credit.NewGate(credit.GateConfig{Channels: 1, Upstream: harnessUpstream{&harness{}}})}

@@ -100,19 +100,19 @@ func (r *Recovering) Consumed() bool { return r.left == 0 }
 // Arrived reports whether something was read that no poll has taken over yet.
 func (r *Recovering) Arrived() bool { return !r.ring.Empty() }
 
-// Poll hands out the next item; the ends of recovered state are kept back.
-func (r *Recovering) Poll() (credit.Item, credit.Status, error) {
+// PollInto hands out the next item; the ends of recovered state are kept back.
+func (r *Recovering) PollInto(it *credit.Item) (credit.Status, error) {
 	for r.left > 0 {
 		r.fill()
-		it, st, err := r.Gate.Poll()
+		st, err := r.Gate.PollInto(it)
 		if st != credit.Ready || err != nil || it.Event == nil || it.Event.Kind != event.EndOfInputChannelState {
-			return it, st, err
+			return st, err
 		}
 		if err := r.consumed(it.Channel); err != nil {
-			return credit.Item{}, credit.None, err
+			return credit.None, err
 		}
 	}
-	return r.Gate.Poll()
+	return r.Gate.PollInto(it)
 }
 
 // fill takes over what was read.

@@ -145,7 +145,7 @@ func TestRecoveringMisuse(t *testing.T) {
 	rec.Close()
 	check(t, rec.Finish())
 	for range 2 {
-		if _, st, err := rec.Poll(); st != credit.None || err != nil {
+		if st, err := rec.PollInto(new(credit.Item)); st != credit.None || err != nil {
 			t.Fatalf("%v, %v", st, err)
 		}
 	}

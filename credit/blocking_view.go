@@ -99,9 +99,9 @@ func (s *blockingSlot) drop() {
 func (v *blockingView) empty() bool { return v.arrived == v.polled }
 
 // Poll is part of View. With packed buffers the message takes a number for each of them.
-func (v *blockingView) Poll() (p Polled, ok bool) {
+func (v *blockingView) Poll(p *Polled) bool {
 	if v.released || v.empty() {
-		return Polled{}, false
+		return false
 	}
 	s := v.slot(v.polled)
 	v.polled++
@@ -110,7 +110,7 @@ func (v *blockingView) Poll() (p Polled, ok bool) {
 	if p.Type.IsBuffer() {
 		v.data--
 	}
-	switch {
+	switch p.Next = segment.None; {
 	case !v.empty():
 		p.Next = v.slot(v.polled).typ
 	case v.err != nil:
@@ -128,7 +128,7 @@ func (v *blockingView) Poll() (p Polled, ok bool) {
 			v.part.disk.send(diskCommand{view: v, n: int32(n), kind: diskMore})
 		}
 	}
-	return p, true
+	return true
 }
 
 // Available is part of View. A view that failed is available, so that whoever sends finds nothing and reports why.

@@ -103,7 +103,8 @@ func (c *RemoteChannel) fail(err error) {
 		return
 	}
 	c.err = err
-	c.port.stage(Arrival{Channel: c.index, Err: err})
+	a := c.port.stage(segment.None)
+	a.Channel, a.Err = c.index, err
 }
 
 // error wraps an error of this channel.
@@ -155,29 +156,32 @@ func (c *RemoteChannel) onBuffer(h *BufferHeader, b segment.Buffer) {
 			return
 		}
 	}
-	a := Arrival{Channel: c.index, Seq: h.Seq, Subpartition: h.Subpartition}
+	cost := int32(0)
 	if event {
-		a.cost = int32(b.Len()) + eventCost
+		cost = int32(b.Len()) + eventCost
 	}
 	if h.Partial <= 0 {
-		a.Buf = b.WithType(h.Type).WithCompressed(h.Compressed)
-		c.port.stage(a)
+		c.arrive(h, h.Seq, h.Subpartition, b, cost)
 	} else {
 		// Several buffers in one message: views of the segment, which goes home, once, after the last of them and the loop
 		// have let go of it. That is also the only credit they cost.
-		a.Subpartition = -1
 		off := 0
 		for i, n := range h.PartialSizes {
-			a.Seq = h.Seq + int32(i)
-			a.Buf = b.Slice(off, int(n)).WithType(h.Type).WithCompressed(h.Compressed)
-			c.port.stage(a)
-			a.cost = 0 // counted with the first
+			c.arrive(h, h.Seq+int32(i), -1, b.Slice(off, int(n)), cost)
+			cost = 0 // counted with the first
 			off += int(n)
 		}
 		b.Release()
 	}
 	c.expected += h.Numbers()
 	c.onBacklog(h.Backlog)
+}
+
+// arrive brings one buffer or event of a message to the task.
+func (c *RemoteChannel) arrive(h *BufferHeader, seq, sub int32, b segment.Buffer, cost int32) {
+	a := c.port.stage(h.Type)
+	a.Channel, a.Seq, a.Subpartition, a.cost = c.index, seq, sub, cost
+	a.Buf = b.WithType(h.Type).WithCompressed(h.Compressed)
 }
 
 // requestBackoff decides how often a request is repeated while its partition is not there: each time it was the sender

@@ -168,7 +168,6 @@ type Gate struct {
 	announced   event.Event
 	polledBytes int64
 	onReady     func(priority bool) // union: the ready line got its first (priority) member
-	batch       [32]Arrival
 }
 
 // NewGate makes a gate whose channels are all live and empty.
@@ -248,6 +247,9 @@ func (g *Gate) Alert() {
 	g.sig.notifier.Wake()
 }
 
+// fillBatch is how many arrivals are taken over before their places go back to the loop.
+const fillBatch = 32
+
 // Fill takes everything over that the links brought, and returns how many items that were.
 func (g *Gate) Fill() int {
 	if g.closed {
@@ -264,16 +266,16 @@ func (g *Gate) Fill() int {
 			l.releaser.Flush()
 		}
 		for limit := l.arrivals.Cap(); limit > 0; {
-			k := l.arrivals.PopBatch(g.batch[:])
-			if k == 0 {
+			some, _ := l.arrivals.View()
+			if some = some[:min(len(some), fillBatch)]; len(some) == 0 {
 				break
 			}
-			for i := range g.batch[:k] {
-				g.Deliver(g.batch[i])
-				g.batch[i] = Arrival{}
+			for i := range some {
+				g.deliver(&some[i])
 			}
-			n += k
-			limit -= k
+			l.arrivals.Consume(len(some))
+			n += len(some)
+			limit -= len(some)
 		}
 		if l.full.Load() {
 			l.full.Store(false)
@@ -300,7 +302,9 @@ func (g *Gate) DrainRing() { g.Fill() }
 // Deliver takes over one arrival: it puts the item in its channel's queue, makes an announcement if its type needs one,
 // notes barriers, hands data to the checkpoint that waits for the channel's barrier, and puts the channel in the ready
 // line. (RemoteInputChannel#onBuffer, without what the loop did.)
-func (g *Gate) Deliver(a Arrival) {
+func (g *Gate) Deliver(a Arrival) { g.deliver(&a) }
+
+func (g *Gate) deliver(a *Arrival) {
 	c := &g.chans[a.Channel]
 	if a.Err != nil {
 		g.fail(c, a.Err)
@@ -317,13 +321,13 @@ func (g *Gate) Deliver(a Arrival) {
 	if t.HasPriority() {
 		first = c.pushPriority(queued{buf: a.Buf, seq: a.Seq, sub: a.Subpartition, cost: a.cost, local: a.local})
 	} else {
-		c.push(queued{buf: a.Buf, seq: a.Seq, sub: a.Subpartition, cost: a.cost, local: a.local})
+		c.push(a)
 		if t.RequiresAnnouncement() {
 			first = c.pushPriority(queued{buf: a.Buf.Retain(), seq: a.Seq, sub: a.Subpartition, announcement: true})
 		}
 	}
 	if t.IsBuffer() {
-		g.persistArrived(c, &a)
+		g.persistArrived(c, a)
 	} else {
 		c.checkForBarrier(a.Buf.Bytes(), a.Seq)
 	}

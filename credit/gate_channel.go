@@ -60,9 +60,12 @@ type gateChannel struct {
 
 func (c *gateChannel) forgetBarrier() { c.lastBarrier, c.barrierSeq = -1, 0 }
 
-func (c *gateChannel) push(e queued) {
-	c.bytes += e.buf.Len()
-	c.q.PushBack(e)
+// push queues an arrival. It is written where it lies: copies of structs that were just written field by field, or in pieces that
+// overlap, wait until the fields are in the cache.
+func (c *gateChannel) push(a *Arrival) {
+	c.bytes += a.Buf.Len()
+	e := c.q.Append()
+	e.buf, e.seq, e.sub, e.cost, e.local = a.Buf, a.Seq, a.Subpartition, a.cost, a.local
 }
 
 // pushPriority reports whether the item is now the only one with priority.
@@ -73,16 +76,22 @@ func (c *gateChannel) pushPriority(e queued) (first bool) {
 	return c.q.PushPriority(e)
 }
 
-func (c *gateChannel) pop() (queued, bool) {
-	e, ok := c.q.PopFront()
-	if ok && !e.announcement {
+// pop takes the first item out, into e.
+func (c *gateChannel) pop(e *queued) bool {
+	front := c.q.Front()
+	if front == nil {
+		return false
+	}
+	*e = *front
+	c.q.DropFront()
+	if !e.announcement {
 		c.bytes -= e.buf.Len()
 		c.uncount(e.cost)
 		if e.local {
 			c.link.took(c.index)
 		}
 	}
-	return e, ok
+	return true
 }
 
 // uncount takes the cost of an event off: it is not under way any more.

@@ -7,15 +7,23 @@ import (
 	"github.com/weirflow/weir/serde/event"
 )
 
-// Poll hands out the next item: the first one of the first channel in the ready line, which then goes to the line's end
+// Poll is PollInto for a caller that does not count copies of an item. The item is zero unless it is Ready.
+func (g *Gate) Poll() (it Item, st Status, err error) {
+	if st, err = g.PollInto(&it); st != Ready {
+		it = Item{}
+	}
+	return it, st, err
+}
+
+// PollInto hands out the next item, which it writes to it: the first one of the first channel in the ready line, which then goes to the line's end
 // if it has more. None: nothing is here. End: all channels have ended. An error is the channel's whose turn it was
 // (*ChannelError; that channel is not asked again), or ErrGateClosed. The event of an earlier item is invalid from now on.
-// (SingleInputGate#pollNext)
-func (g *Gate) Poll() (Item, Status, error) {
+// Unless it is Ready, what the item holds means nothing. (SingleInputGate#pollNext)
+func (g *Gate) PollInto(it *Item) (Status, error) {
 	if g.ready.Len() == 0 || g.sig.priority.Load() {
 		g.Fill()
 	}
-	return g.poll()
+	return g.poll(it)
 }
 
 // NextIsPriority reports whether the next poll hands out a priority event.
@@ -27,66 +35,72 @@ func (g *Gate) NextIsPriority() bool {
 }
 
 // PollPriority is Poll if a priority event is next, else None.
-func (g *Gate) PollPriority() (Item, Status, error) {
+func (g *Gate) PollPriority() (it Item, st Status, err error) {
 	if !g.NextIsPriority() {
 		return Item{}, None, nil
 	}
-	return g.poll()
+	if st, err = g.poll(&it); st != Ready {
+		it = Item{}
+	}
+	return it, st, err
 }
 
-func (g *Gate) poll() (Item, Status, error) {
+func (g *Gate) poll(it *Item) (Status, error) {
 	g.dropEvent()
 	if g.closed {
-		return Item{}, None, ErrGateClosed
+		return None, ErrGateClosed
 	}
 	if g.ended == len(g.chans) {
-		return Item{}, End, nil
+		return End, nil
 	}
 	for {
 		ch, ok := g.ready.PopFront()
 		if !ok {
-			return Item{}, None, nil
+			return None, nil
 		}
 		c := &g.chans[ch]
 		c.enqueued, c.enqueuedPriority = false, false
-		e, ok, err := g.next(c)
+		var e queued
+		ok, err := g.next(c, &e)
 		if err != nil {
-			return Item{}, None, err
+			return None, err
 		}
 		if !ok || c.subpartitions > 1 && c.swallow(&e) {
 			continue
 		}
-		it := Item{Channel: c.index, Seq: e.seq, Subpartition: e.sub, Type: e.dataType()}
+		it.Channel, it.Seq, it.Subpartition, it.Type = c.index, e.seq, e.sub, e.dataType()
 		g.polledBytes += int64(e.buf.Len())
 		if it.Type.IsBuffer() {
+			it.Event = nil
 			it.Buf, err = g.plain(c, e.buf)
 		} else {
+			it.Buf = segment.Buffer{}
 			it.Event, err = g.decode(c, &e)
 		}
 		if err != nil {
-			return Item{}, None, err
+			return None, err
 		}
 		it.More, it.MorePriority = g.ready.Len() > 0, g.ready.PriorityLen() > 0
-		return it, Ready, nil
+		return Ready, nil
 	}
 }
 
-// next takes the first item out of a channel and puts the channel in the line again if it has more. ok is false if there
-// is nothing to take.
-func (g *Gate) next(c *gateChannel) (e queued, ok bool, err error) {
+// next takes the first item out of a channel, into e, and puts the channel in the line again if it has more. ok is false if
+// there is nothing to take.
+func (g *Gate) next(c *gateChannel, e *queued) (ok bool, err error) {
 	if c.err != nil {
-		return e, false, c.err
+		return false, c.err
 	}
 	priority := c.q.PriorityLen() > 0
 	// A barrier that was made a priority event overtook data which was sent before it: that data may pass.
 	if c.blocked && !priority && c.q.Len() > 0 && c.q.Front().seq-c.blockSeq > 0 {
-		return e, false, g.guard(c)
+		return false, g.guard(c)
 	}
-	if e, ok = c.pop(); !ok {
+	if !c.pop(e) {
 		if c.released {
-			return e, false, c.error(fmt.Errorf("%w: channel polled after its release", ErrReleased))
+			return false, c.error(fmt.Errorf("%w: channel polled after its release", ErrReleased))
 		}
-		return e, false, nil
+		return false, nil
 	}
 	if c.q.Len() > 0 {
 		var seq int32
@@ -101,7 +115,7 @@ func (g *Gate) next(c *gateChannel) (e queued, ok bool, err error) {
 		c.lastPriority, c.readPriority = e.seq, true
 	}
 	c.lastSeq = e.seq
-	return e, true, nil
+	return true, nil
 }
 
 // guard is called when the next item of a channel may not be handed out.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/weirflow/weir/ringbuf"
+	"github.com/weirflow/weir/segment"
 )
 
 // GatePort is the loop half of a gate: its channels on one loop, the floating credit that they share, and the loop's end
@@ -256,15 +257,19 @@ func (p *GatePort) admit(n int) bool {
 	return true
 }
 
-// stage puts an arrival on its way to the task; Publish lets the task see it.
-func (p *GatePort) stage(a Arrival) {
-	if t := a.Buf.Type(); t.HasPriority() || t.RequiresAnnouncement() {
+// stage puts an arrival of type t on its way to the task, for the caller to write where it lies, at once: it is the zero value.
+// Publish lets the task see it.
+func (p *GatePort) stage(t segment.DataType) *Arrival {
+	if t.HasPriority() || t.RequiresAnnouncement() {
 		p.priority = true
 	}
-	if p.late.Len() > 0 || !p.link.arrivals.Stage(a) {
-		p.late.PushBack(a)
-	}
 	p.dirty = true
+	if p.late.Len() == 0 {
+		if a := p.link.arrivals.StageSlot(); a != nil {
+			return a
+		}
+	}
+	return p.late.Append()
 }
 
 // Publish lets the task see everything that was staged, and wakes it if it sleeps.

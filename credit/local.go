@@ -3,6 +3,8 @@ package credit
 import (
 	"fmt"
 	"sync/atomic"
+
+	"github.com/weirflow/weir/segment"
 )
 
 // LocalConfig describes a channel to a partition of the same process.
@@ -32,6 +34,8 @@ type LocalChannel struct {
 	err   error
 	moved uint32 // data buffers moved to the gate
 	share *localShare
+
+	polled Polled // pump's
 
 	listed   bool // in the port's list of channels to pump
 	released bool
@@ -81,7 +85,8 @@ func (l *LocalChannel) Fail(err error) {
 		return
 	}
 	l.err = l.error(err)
-	l.port.stage(Arrival{Channel: int32(l.cfg.Index), Err: l.err})
+	a := l.port.stage(segment.None)
+	a.Channel, a.Err = int32(l.cfg.Index), l.err
 	l.schedule()
 }
 
@@ -119,8 +124,8 @@ func (l *LocalChannel) pump() {
 		return
 	}
 	for l.roomFor() {
-		p, ok := l.view.Poll()
-		if !ok {
+		p := &l.polled
+		if !l.view.Poll(p) {
 			if l.view.Released() {
 				err := l.view.FailureCause()
 				if err == nil {
@@ -134,12 +139,12 @@ func (l *LocalChannel) pump() {
 			p.Buf.Release() // it only exists to give credit back
 			continue
 		}
-		a := Arrival{Channel: int32(l.cfg.Index), Seq: p.Seq, Subpartition: p.Subpartition, Buf: p.Buf.WithType(p.Type)}
+		a := l.port.stage(p.Type)
+		a.Channel, a.Seq, a.Subpartition, a.Buf = int32(l.cfg.Index), p.Seq, p.Subpartition, p.Buf.WithType(p.Type)
 		if p.Type.IsBuffer() {
 			l.moved++
 			a.local = true
 		}
-		l.port.stage(a)
 	}
 }
 

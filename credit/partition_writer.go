@@ -63,7 +63,7 @@ func (w *PartitionWriter) Add(sub int, r segment.Reader, partial int) (hint int,
 	if r.Finished() {
 		size = r.Written()
 	}
-	w.put(item{kind: itemAdd, sub: int32(sub), partial: int32(partial), r: r})
+	w.add(sub, partial, r)
 	w.bytesUp += size
 	if w.sinceUp++; w.bytesUp >= wakeBytes || w.sinceUp >= wakeMost {
 		w.wakeUp()
@@ -277,6 +277,21 @@ func (w *PartitionWriter) put(it item) {
 	w.late.PushBack(it)
 	w.shared.stalled.Store(true)
 	w.pushLate()
+}
+
+// add is put for data: the item is written where it lies.
+func (w *PartitionWriter) add(sub, partial int, r segment.Reader) {
+	if w.shared.gone.Load() || w.late.Len() > 0 {
+		w.put(item{kind: itemAdd, sub: int32(sub), partial: int32(partial), r: r})
+		return
+	}
+	it := w.ring.StageSlot()
+	if it == nil {
+		w.put(item{kind: itemAdd, sub: int32(sub), partial: int32(partial), r: r})
+		return
+	}
+	it.kind, it.sub, it.partial, it.r = itemAdd, int32(sub), int32(partial), r
+	w.ring.Publish() // the ring is never closed
 }
 
 // pushLate hands over what waits, wakes the loop if that was anything, and reports whether nothing waits any more.

@@ -78,17 +78,17 @@ func (r *Reader) resume() error {
 // errNoCredit is our own broken invariant: a view gave data without credit.
 var errNoCredit = errors.New("no credit available")
 
-// take takes the next message off the view. more: the view has something that may be sent now.
-func (r *Reader) take() (p Polled, more, ok bool, err error) {
-	if p, ok = r.view.Poll(); !ok {
-		return p, false, false, nil
+// take takes the next message off the view, into p. more: the view has something that may be sent now.
+func (r *Reader) take(p *Polled) (more, ok bool, err error) {
+	if !r.view.Poll(p) {
+		return false, false, nil
 	}
 	if p.Type.IsBuffer() {
 		if r.credit--; r.credit < 0 {
 			p.Buf.Release()
-			return Polled{}, false, false, fmt.Errorf("credit: channel %s: %w", r.id, errNoCredit)
+			return false, false, fmt.Errorf("credit: channel %s: %w", r.id, errNoCredit)
 		}
 	}
 	more = p.Next != segment.None && (r.credit > 0 || p.Next.IsEvent())
-	return p, more, true, nil
+	return more, true, nil
 }

@@ -29,7 +29,8 @@ type Scheduler struct {
 	out         Outbound
 	first, last *Reader // the line of readers that may have something
 	length      int
-	stopped     bool // the connection failed
+	stopped     bool   // the connection failed
+	polled      Polled // the message under way
 	header      BufferHeader
 	frame       [64]byte
 	stats       SchedulerStats
@@ -68,7 +69,7 @@ func (s *Scheduler) Run() (n int, err error) {
 	for s.first != nil && !s.stopped && s.out.Writable() {
 		r := s.first
 		s.dequeue(r)
-		p, more, ok, err := r.take()
+		more, ok, err := r.take(&s.polled)
 		switch {
 		case err != nil:
 			return n, err
@@ -80,7 +81,7 @@ func (s *Scheduler) Run() (n int, err error) {
 		if more {
 			s.enqueue(r)
 		}
-		s.send(r, &p)
+		s.send(r, &s.polled)
 		n++
 	}
 	return n, nil

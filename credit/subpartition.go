@@ -94,26 +94,26 @@ func (s *Subpartition) Backlog() int32 {
 // add puts an element into the queue, which takes over its reader. It returns false, and closes the reader, if the
 // subpartition is finished or released.
 func (s *Subpartition) add(r segment.Reader, partial int32) bool {
-	return s.addElement(element{r: r, partial: partial}, false)
+	return s.addElement(r, partial, false)
 }
 
-func (s *Subpartition) addElement(e element, end bool) bool {
+func (s *Subpartition) addElement(r segment.Reader, partial int32, end bool) bool {
 	if s.finished || s.released {
-		e.r.Close()
+		r.Close()
 		return false
 	}
 	priority := false
-	switch t := e.r.Type(); {
+	switch t := r.Type(); {
 	case t.HasPriority():
-		priority = s.addPriority(e)
-	case t == segment.TimeoutableAlignedBarrier:
-		s.makePromise(&e.r)
-		s.queue.PushBack(e)
+		priority = s.addPriority(element{r: r, partial: partial})
 	default:
-		s.queue.PushBack(e)
-		if t.IsBuffer() {
+		e := s.queue.Append()
+		e.r, e.partial = r, partial
+		if t == segment.TimeoutableAlignedBarrier {
+			s.makePromise(&e.r)
+		} else if t.IsBuffer() {
 			s.dataCount++
-			if !e.r.Finished() {
+			if !r.Finished() {
 				s.part.markDirty(s)
 			}
 		}
@@ -182,15 +182,15 @@ func (s *Subpartition) reclaim() {
 }
 
 // poll gives the next data buffer or event.
-func (s *Subpartition) poll() (p Polled, ok bool) {
+func (s *Subpartition) poll(p *Polled) bool {
 	if s.blocked && (s.queue.PriorityLen() == 0 || s.part.profile == Flink120) {
-		return Polled{}, false
+		return false
 	}
 	for {
 		front := s.queue.Front()
 		if front == nil {
 			s.flushRequested = false
-			return Polled{}, false
+			return false
 		}
 		p.Type = front.r.Type()
 		if p.Type == segment.TimeoutableAlignedBarrier {
@@ -205,7 +205,7 @@ func (s *Subpartition) poll() (p Polled, ok bool) {
 			s.flushRequested = false
 		}
 		if finished {
-			s.queue.PopFront()
+			s.queue.DropFront()
 			if p.Type.IsBuffer() {
 				s.dataCount--
 			}
@@ -215,7 +215,7 @@ func (s *Subpartition) poll() (p Polled, ok bool) {
 			if finished {
 				continue
 			}
-			return Polled{}, false
+			return false
 		}
 		p.Buf = buf
 		break
@@ -224,18 +224,18 @@ func (s *Subpartition) poll() (p Polled, ok bool) {
 		s.blocked = true
 	}
 	p.Backlog = s.Backlog()
+	p.Next = segment.None
 	if s.available(true) {
 		p.Next = s.queue.Front().r.Type()
 	}
-	p.Seq = s.seq
-	p.Subpartition = s.index
+	p.Seq, p.Subpartition, p.Sizes = s.seq, s.index, nil
 	s.seq++
-	return p, true
+	return true
 }
 
 // finish appends the end-of-partition event.
 func (s *Subpartition) finish() bool {
-	return s.addElement(element{r: segment.ReadAll(segment.Wrap(endOfPartition[:], segment.EndOfPartition))}, true)
+	return s.addElement(segment.ReadAll(segment.Wrap(endOfPartition[:], segment.EndOfPartition)), 0, true)
 }
 
 // endOfPartition is the event's serialized form; it is never written to.

@@ -53,7 +53,8 @@ func TestRecordedSubpartition(t *testing.T) {
 	s := r.part.Subpartition(0)
 	poll := func(typ segment.DataType, size int, seq, backlog int32, next segment.DataType) {
 		t.Helper()
-		p, ok := s.poll()
+		var p Polled
+		ok := s.poll(&p)
 		if !ok || p.Type != typ || p.Buf.Len() != size || p.Seq != seq || p.Backlog != backlog || p.Next != next {
 			t.Fatalf("got %v %+v", ok, p)
 		}
@@ -82,7 +83,7 @@ func TestRecordedSubpartition(t *testing.T) {
 	poll(segment.AlignedBarrier, 38, 4, 0, segment.None)
 	r.buffer(0, []byte("data"), true)
 	r.state(false, false, 0)
-	if _, ok := s.poll(); ok {
+	if s.poll(new(Polled)) {
 		t.Fatal("a blocked subpartition gave something")
 	}
 	r.w.AddEvent(0, unalignedBarrier(2))
@@ -228,7 +229,7 @@ func TestPriorityWhileBlocked(t *testing.T) {
 			r.one(segment.PrioritizedEvent, 1, 0, "")
 		} else {
 			r.none()
-			if _, ok := r.part.Subpartition(0).poll(); ok {
+			if r.part.Subpartition(0).poll(new(Polled)) {
 				t.Error("1.20 gave a priority event while blocked")
 			}
 			r.feed(AppendResumeConsumption(nil, senderChannel(0)))
@@ -304,7 +305,7 @@ func TestNotifications(t *testing.T) {
 		*l = countingListener{}
 	}
 	drain := func() {
-		for p, ok := v.Poll(); ok; p, ok = v.Poll() {
+		for p := (Polled{}); v.Poll(&p); {
 			p.Buf.Release()
 		}
 	}
@@ -358,7 +359,7 @@ func TestLateAdds(t *testing.T) {
 		t.Errorf("%d elements, flush requested %v", s.Queued(), s.flushRequested)
 	}
 	s.release(ErrReleased)
-	if _, ok := s.poll(); ok || s.flushRequested || add() {
+	if s.poll(new(Polled)) || s.flushRequested || add() {
 		t.Error("a released subpartition goes on")
 	}
 	r.close() // finds what did not come home

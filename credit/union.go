@@ -128,23 +128,34 @@ func (u *UnionGate) NextIsPriority() bool {
 }
 
 // PollPriority is Poll if a priority event is next, else None.
-func (u *UnionGate) PollPriority() (Item, Status, error) {
+func (u *UnionGate) PollPriority() (it Item, st Status, err error) {
 	if !u.NextIsPriority() {
 		return Item{}, None, nil
 	}
-	return u.poll()
+	if st, err = u.poll(&it); st != Ready {
+		it = Item{}
+	}
+	return it, st, err
 }
 
-// Poll hands out the next item of the first gate in the ready line; see Gate.Poll.
-func (u *UnionGate) Poll() (Item, Status, error) {
+// Poll is PollInto for a caller that does not count copies of an item. The item is zero unless it is Ready.
+func (u *UnionGate) Poll() (it Item, st Status, err error) {
+	if st, err = u.PollInto(&it); st != Ready {
+		it = Item{}
+	}
+	return it, st, err
+}
+
+// PollInto hands out the next item of the first gate in the ready line; see Gate.PollInto.
+func (u *UnionGate) PollInto(it *Item) (Status, error) {
 	if u.ready.Len() == 0 {
 		u.Fill()
 	}
 	u.NextIsPriority()
-	return u.poll()
+	return u.poll(it)
 }
 
-func (u *UnionGate) poll() (Item, Status, error) {
+func (u *UnionGate) poll(it *Item) (Status, error) {
 	for i := range u.gates {
 		u.gates[i].g.dropEvent()
 	}
@@ -152,23 +163,23 @@ func (u *UnionGate) poll() (Item, Status, error) {
 		i, ok := u.ready.PopFront()
 		if !ok {
 			if u.Finished() {
-				return Item{}, End, nil
+				return End, nil
 			}
-			return Item{}, None, nil
+			return None, nil
 		}
 		m := &u.gates[i]
 		m.enqueued, m.enqueuedPriority = false, false
-		it, st, err := m.g.poll()
+		st, err := m.g.poll(it)
 		if m.g.ready.Len() > 0 || m.g.closed {
 			u.enqueue(int(i), m.g.ready.PriorityLen() > 0)
 		}
 		if err != nil {
-			return Item{}, None, err
+			return None, err
 		}
 		if st == Ready {
 			it.Channel += u.first[i]
 			it.More, it.MorePriority = u.ready.Len() > 0, u.ready.PriorityLen() > 0
-			return it, Ready, nil
+			return Ready, nil
 		}
 	}
 }

@@ -7,8 +7,9 @@ import (
 // View is one consumer's cursor over a subpartition or a range of them (ResultSubpartitionView). It belongs to whoever
 // owns the partition's loop half; its listener is called by the same owner, from within the calls that cause it.
 type View interface {
-	// Poll takes the next buffer or event. ok is false when there is none now.
-	Poll() (p Polled, ok bool)
+	// Poll takes the next buffer or event, which it writes to p. It returns false when there is none now; what p holds means
+	// nothing then. (By a pointer: a copy of what was just written field by field waits for the cache.)
+	Poll(p *Polled) bool
 	// Available reports whether Poll would give something to a consumer that has credit or not, and the backlog. A spurious
 	// true is normal.
 	Available(credit bool) (ok bool, backlog int32)
@@ -62,7 +63,7 @@ type subView struct {
 	released bool
 }
 
-func (v *subView) Poll() (Polled, bool) { return v.s.poll() }
+func (v *subView) Poll(p *Polled) bool { return v.s.poll(p) }
 
 // Available is also true when the producer has failed, so that whoever sends finds nothing and reports the cause.
 func (v *subView) Available(credit bool) (bool, int32) {

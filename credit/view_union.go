@@ -88,14 +88,14 @@ func (u *unionView) fill() {
 			next.inLine = false
 			in = next
 		}
-		p, ok := in.view.Poll()
-		if !ok {
+		p := u.ahead.Append()
+		if !in.view.Poll(p) {
+			u.ahead.DropBack()
 			if u.current != nil {
 				return // the record goes on there, and nowhere else
 			}
 			continue
 		}
-		u.ahead.PushBack(p)
 		if p.Type == segment.DataBuffer {
 			u.current = in
 			continue
@@ -107,12 +107,13 @@ func (u *unionView) fill() {
 	}
 }
 
-func (u *unionView) Poll() (Polled, bool) {
+func (u *unionView) Poll(p *Polled) bool {
 	u.fill()
-	p, ok := u.ahead.PopFront()
+	first, ok := u.ahead.PopFront()
 	if !ok {
-		return Polled{}, false
+		return false
 	}
+	*p = first
 	p.Next = segment.None
 	if next := u.ahead.Front(); next != nil {
 		p.Next = next.Type
@@ -123,7 +124,7 @@ func (u *unionView) Poll() (Polled, bool) {
 	}
 	p.Seq = u.seq
 	u.seq++
-	return p, true
+	return true
 }
 
 func (u *unionView) Available(credit bool) (bool, int32) {

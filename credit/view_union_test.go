@@ -122,7 +122,8 @@ func TestUnionViewRest(t *testing.T) {
 	if ok, _ := v.Available(false); !v.Released() || !errors.Is(v.FailureCause(), ErrProducerFailed) || ok {
 		t.Errorf("available %v", ok)
 	}
-	p, ok := v.Poll() // what was taken ahead is still there
+	var p Polled
+	ok := v.Poll(&p) // what was taken ahead is still there
 	if !ok || string(p.Buf.Bytes()) != "ab" {
 		t.Errorf("got %v", ok)
 	}

@@ -77,6 +77,16 @@ func (d *Deque[T]) PushBack(v T) {
 	d.n++
 }
 
+// Append appends an element to be written where it lies: the zero value. The pointer is valid until the deque changes. For large
+// elements it spares the copies of PushBack.
+func (d *Deque[T]) Append() *T {
+	if d.n == len(d.buf) {
+		d.Reserve(d.n + 1)
+	}
+	d.n++
+	return d.slot(d.n - 1)
+}
+
 // PushPriority inserts v as a priority element: behind the older ones, before all others. It tells whether v is now the
 // only priority element, which is when whoever waits has to hear that priority waits.
 func (d *Deque[T]) PushPriority(v T) (first bool) {
@@ -109,6 +119,28 @@ func (d *Deque[T]) PopFront() (v T, ok bool) {
 		d.prio--
 	}
 	return v, true
+}
+
+// DropFront takes the first element out and forgets it: PopFront for who has read it in its place. It panics if there is none.
+func (d *Deque[T]) DropFront() {
+	d.check(0)
+	var zero T
+	*d.slot(0) = zero
+	d.head = (d.head + 1) & (len(d.buf) - 1)
+	d.n--
+	if d.prio > 0 {
+		d.prio--
+	}
+}
+
+// DropBack takes the last element out, which has no priority, and forgets it. It panics if there is none.
+func (d *Deque[T]) DropBack() {
+	if d.n == d.prio {
+		panic("ringbuf: Deque has no such element")
+	}
+	var zero T
+	d.n--
+	*d.slot(d.n) = zero
 }
 
 // Remove takes out element i; the others keep their order. Its cost is the distance to the nearer end.

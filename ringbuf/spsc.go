@@ -27,7 +27,7 @@ const closedBit = 1 << 63
 
 // SPSC is a bounded ring between one producer goroutine and one consumer goroutine, first in first out.
 //
-// Stage, Push, PushBatch, Claim, Commit, Publish and Unstage belong to the producer; Pop, PopBatch, Peek, View and Consume
+// Stage, StageSlot, Push, PushBatch, Claim, Commit, Publish and Unstage belong to the producer; Pop, PopBatch, Peek, View and Consume
 // to the consumer. A side may pass to another goroutine if a happens-before edge lies between. Len, Cap, Empty, Close,
 // Closed and Drained may be called from anywhere. Debug builds panic when two goroutines use one side at the same time;
 // other builds then lose or repeat items but stay in bounds.
@@ -123,6 +123,19 @@ func (q *SPSC[T]) stage(v T) bool {
 	q.buf[q.next&q.mask] = v
 	q.next++
 	return true
+}
+
+// StageSlot is Stage for an item that the producer writes in its slot, after the call and before Publish or any other call of
+// its: it spares the copies of a large one. The slot holds the zero value if T holds pointers, else anything. nil: there is no room.
+func (q *SPSC[T]) StageSlot() *T {
+	q.in.enter(spscProducer)
+	var slot *T
+	if q.next < q.limit || q.room(1) != 0 {
+		slot = &q.buf[q.next&q.mask]
+		q.next++
+	}
+	q.in.leave()
+	return slot
 }
 
 // Publish lets the consumer see everything staged, with one atomic operation. It returns false if the ring was closed

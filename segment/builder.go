@@ -191,7 +191,7 @@ func (w *Builder) newReader(at int32) Reader {
 // Close gives the builder's reference up. It may be called again.
 func (w *Builder) Close() {
 	b := w.b
-	*w = Builder{mem: w.mem[:w.n], n: w.n, limit: w.limit, done: true, reader: true}
+	w.b, w.mem, w.done, w.reader = Buffer{}, w.mem[:w.n], true, true
 	b.Release()
 }
 

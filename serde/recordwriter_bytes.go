@@ -119,11 +119,7 @@ func (w *RecordWriter[O]) WriteBuffer(sub int, b segment.Buffer, n int) error {
 	}
 	w.finish(&w.slots[sub])
 	w.finishShared()
-	full := segment.MakeBuilder(b)
-	full.Advance(n)
-	full.Finish()
-	w.out.Add(sub, full.NewReader(), 0)
-	full.Close()
+	w.out.Add(sub, segment.ReadAll(b.Resized(n)), 0)
 	w.stats.Buffers++
 	w.stats.Bytes += uint64(n)
 	return nil

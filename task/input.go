@@ -49,6 +49,7 @@ type Input struct {
 	recovered  bool // the end of recovery was
 	err        error
 	held       segment.Buffer // NextBuffer's last
+	item       credit.Item    // the gate's last
 	releaser   *segment.Releaser
 
 	deserializers serde.DeserializerConfig
@@ -185,7 +186,8 @@ func (in *Input) pull(raw bool) (Status, error) {
 		if in.source != nil {
 			return in.next()
 		}
-		it, st, err := in.in.Poll()
+		it := &in.item
+		st, err := in.in.PollInto(it)
 		switch {
 		case err != nil:
 			return Nothing, err
@@ -194,7 +196,7 @@ func (in *Input) pull(raw bool) (Status, error) {
 		case st == credit.None:
 			return Nothing, nil
 		case it.Event != nil:
-			if st, err := in.event(&it); st != More || err != nil || !in.waits() {
+			if st, err := in.event(it); st != More || err != nil || !in.waits() {
 				return st, err
 			}
 		case raw:
