@@ -60,6 +60,9 @@ func (c *Conn) sysInterest() {
 
 // sysClose closes the descriptor, once.
 func (c *Conn) sysClose() {
+	if c.l.sys.last == c {
+		c.l.sys.last = nil
+	}
 	if c.sys.slot > 0 {
 		if c.sys.mask != 0 {
 			// Explicit, as another descriptor of the same socket would keep the entry alive.
@@ -138,6 +141,7 @@ func (c *Conn) readDone(n int, errno unix.Errno, hangup bool, h SpaceHandler) (a
 	case n == 0:
 		c.endOfStream()
 	default:
+		l.sys.last = c
 		l.stats.Reads++
 		l.stats.ReadBytes += uint64(n)
 		var ok bool

@@ -509,26 +509,36 @@ func TestSpaceBeforeFailedWrite(t *testing.T) {
 	}
 }
 
-// TestSpacePolling: a loop that polls its sockets one by one asks nobody, as nothing is said to have come.
+// TestSpacePolling: a loop that polls the socket which brought data last asks nobody, as nothing is said to have come.
 func TestSpacePolling(t *testing.T) {
 	l := spaceLoop(t, 1000, nil)
 	var got bytes.Buffer
-	h := &spacer{offer: func(_ *Conn, s *Space) { t.Error("OnSpace"); s.Add(make([]byte, 10)) }}
+	h := &spacer{}
 	h.read = func(_ *Conn, p []byte) error { got.Write(p); return nil }
-	_, peer := pair(t, l, h)
+	c, peer := pair(t, l, h)
 	defer unix.Close(peer)
-	if l.sysReadAll() {
-		t.Fatal("something was read")
+	if l.sysFew() || l.sysReadLast() {
+		t.Fatal("read where nothing has come yet")
 	}
 	send(t, peer, []byte("abc"))
-	if !l.sysReadAll() || got.String() != "abc" {
+	l.Turn(NoWait)
+	h.offer = func(_ *Conn, s *Space) { t.Error("OnSpace"); s.Add(make([]byte, 10)) }
+	if !l.sysFew() || l.sysReadLast() || got.String() != "abc" {
+		t.Fatalf("something was read, or not: %q", got.String())
+	}
+	send(t, peer, []byte("def"))
+	if !l.sysReadLast() || got.String() != "abcdef" {
 		t.Fatalf("got %q", got.String())
 	}
 	h.offer = nil
-	send(t, peer, []byte("def"))
+	send(t, peer, []byte("ghi"))
 	l.Turn(NoWait)
-	if got.String() != "abcdef" {
+	if got.String() != "abcdefghi" {
 		t.Fatalf("got %q", got.String())
+	}
+	c.Close(nil)
+	if l.sysFew() || l.sysReadLast() {
+		t.Fatal("a closed connection is read from")
 	}
 }
 

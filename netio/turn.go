@@ -43,7 +43,7 @@ func (l *Loop) work() (worked bool) { return l.round(pollKernel) }
 
 // What a round asks the kernel for.
 const (
-	pollFew    = -2 // nothing: each of few sockets is read from, without asking which has something
+	pollLast   = -2 // nothing: the socket that brought data last is read from, without asking whether it has something
 	noKernel   = -1 // nothing: the caller is about to sleep in it
 	pollKernel = 0  // what is ready; a positive number is that of the events that a sleep has brought
 )
@@ -77,7 +77,7 @@ func (l *Loop) round(events int) (worked bool) {
 		worked = true
 	case events == pollKernel && l.sysPoll():
 		worked = true
-	case events == pollFew && l.sysReadAll():
+	case events == pollLast && l.sysReadLast():
 		worked = true
 	}
 	if l.settle() {
@@ -130,8 +130,8 @@ func (l *Loop) pollFor() time.Duration {
 	return l.cfg.Poll
 }
 
-// fewTurns is after how many turns of polling the kernel is asked for more than the data of few sockets.
-const fewTurns = 8
+// lastTurns is in how many turns of polling the kernel is asked once, and not only the socket that brought data last.
+const lastTurns = 4
 
 // spin polls until there was something to do, ready is true or d has passed. Nil ready: never.
 func (l *Loop) spin(d time.Duration, ready func() bool) (worked bool) {
@@ -142,8 +142,8 @@ func (l *Loop) spin(d time.Duration, ready func() bool) (worked bool) {
 	for i := 1; ; i++ {
 		sysYield() // lets a peer on the same CPU run
 		ask := pollKernel
-		if i%fewTurns != 0 && l.sysFew() {
-			ask = pollFew
+		if i%lastTurns != 0 && l.sysFew() {
+			ask = pollLast
 		}
 		if l.round(ask) {
 			return true

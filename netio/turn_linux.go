@@ -35,7 +35,8 @@ type loopSys struct {
 	freeSlot []int32
 	region   []byte
 	space    Space
-	polling  bool // sysReadAll reads, from sockets that nobody has said to have something
+	last     *Conn // what data has come through last; nil: none, or it is closed
+	polling  bool  // sysReadLast reads, from a socket that nobody has said to have something
 	vec      vectors
 	seals    sealPool
 	joined   []byte // what is shorter than a record of TLS, for the time of a call
@@ -141,13 +142,13 @@ func (l *Loop) sysPoll() (worked bool) {
 	return l.dispatch(s.events[:n])
 }
 
-// fewConns is how many sockets are polled one by one.
+// fewConns is among how many sockets the next data is looked for where the last came.
 const fewConns = 3
 
-// sysFew tells whether polling may read from all sockets: there are few, the kernel reports all that comes for them, and none
-// waits for room.
+// sysFew tells whether polling may read from one socket between two questions to the kernel: there are few, the kernel reports all that
+// comes for them, and none waits for room.
 func (l *Loop) sysFew() bool {
-	if len(l.conns) > fewConns || len(l.raised) > 0 {
+	if l.sys.last == nil || len(l.conns) > fewConns || len(l.raised) > 0 {
 		return false
 	}
 	for _, c := range l.conns {
@@ -158,15 +159,15 @@ func (l *Loop) sysFew() bool {
 	return true
 }
 
-// sysReadAll reads once from each socket that is read from. What else the kernel has to report is left to sysPoll.
-func (l *Loop) sysReadAll() (worked bool) {
+// sysReadLast reads once from the socket that brought data last. Whatever else there is is left to sysPoll.
+func (l *Loop) sysReadLast() (worked bool) {
+	c := l.sys.last
+	if c == nil || c.sys.mask&unix.EPOLLIN == 0 {
+		return false
+	}
 	reads, gone := l.stats.Reads, len(l.gone)
 	l.sys.polling = true
-	for i := 0; i < len(l.conns); i++ { // it may change meanwhile
-		if c := l.conns[i]; c.sys.mask&unix.EPOLLIN != 0 {
-			c.event(unix.EPOLLIN)
-		}
-	}
+	c.event(unix.EPOLLIN)
 	l.sys.polling = false
 	return l.stats.Reads != reads || len(l.gone) != gone
 }

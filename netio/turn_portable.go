@@ -47,7 +47,7 @@ func (l *Loop) sysPoll() bool { return false }
 
 func (l *Loop) sysFew() bool { return false }
 
-func (l *Loop) sysReadAll() bool { return false }
+func (l *Loop) sysReadLast() bool { return false }
 
 func (l *Loop) sysCanNap() bool { return false }
 
