@@ -44,9 +44,10 @@ type OutputConfig struct {
 	// MaxParallelism is the number of key groups; 0 means Flink's default for Subpartitions.
 	MaxParallelism int
 	// Buffers is the most segments that the output holds; 0 means 32, of a blocking output 128, or what Flink takes if that is more: 2 for
-	// each subpartition and 8. More do not make an output faster that is sent at once: all are in use before a writer waits, and a megabyte
-	// stays in a cache. They help where frames are small and the consumer has a larger window, and 64 where its credit follows the backlog
-	// (InputConfig.Floating).
+	// each subpartition and 8. With up to 8 subpartitions and segments below 32 KiB it is a megabyte, and two of such as are copied on
+	// their way out (up to 4 KiB), at most 2048.
+	// More do not make an output faster that is sent at once: all are in use before a writer waits, and a megabyte
+	// stays in a cache; but 64 do where the consumer's credit follows the backlog (InputConfig.Floating).
 	Buffers int
 	// BuffersPerSubpartition is how many of them a subpartition may hold before the writer waits; 0 means three quarters of
 	// Buffers divided by Subpartitions, at least Flink's 10.
@@ -77,14 +78,20 @@ const (
 	maxSubpartitions     = 1 << 15
 )
 
-func (c OutputConfig) withDefaults() OutputConfig {
+// withDefaults is c with its defaults for segments of a size.
+func (c OutputConfig) withDefaults(segment int) OutputConfig {
 	if c.Subpartitions == 0 {
 		c.Subpartitions = 1
 	}
 	if c.Buffers == 0 {
 		least := defaultOutputBuffers
+		if c.Subpartitions <= fewChannels {
+			if least *= smaller(segment); segment <= netio.CopyLimit {
+				least *= 2
+			}
+		}
 		if c.Blocking != nil {
-			least = defaultFileBuffers
+			least = max(least, defaultFileBuffers)
 		}
 		c.Buffers = max(least, 2*c.Subpartitions+8)
 	}
@@ -144,7 +151,7 @@ type Output struct {
 // NewOutput makes an output and lets consumers find it. Its guarantee of memory is a segment more than it has subpartitions; the
 // error says if that is too much. If others hold it, beyond their own guarantee, NewOutput waits for it for up to 5 s.
 func (n *Node) NewOutput(cfg OutputConfig) (*Output, error) {
-	cfg = cfg.withDefaults()
+	cfg = cfg.withDefaults(n.cfg.SegmentSize)
 	if cfg.Subpartitions < 1 || cfg.Subpartitions > maxSubpartitions {
 		return nil, fmt.Errorf("weir: output %q with %d subpartitions: want 1 to %d", cfg.Name, cfg.Subpartitions, maxSubpartitions)
 	}
