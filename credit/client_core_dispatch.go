@@ -90,7 +90,9 @@ func (c *ClientCore) OnBufferDone(h *BufferHeader) error {
 	if h.Type.IsBuffer() {
 		c.stats.Data++
 		c.stats.Bytes += uint64(h.Size)
-		c.landing.last = int(h.Size)
+		if c.landing.last = int(h.Size); h.Partial > 0 {
+			c.landing.last = 0 // their sizes come before them: nobody knows where the next payload begins
+		}
 	} else {
 		c.stats.Events++
 	}

@@ -117,6 +117,7 @@ type Partition struct {
 	writerClosed  bool
 	registry      *Registry // where it is registered; nil: nowhere
 
+	packed  packed
 	scratch []segment.Buffer // for copies of overtaken data
 	event   event.Event      // for decoding barriers
 }

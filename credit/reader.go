@@ -80,12 +80,16 @@ var errNoCredit = errors.New("no credit available")
 
 // take takes the next message off the view, into p. more: the view has something that may be sent now.
 func (r *Reader) take(p *Polled) (more, ok bool, err error) {
+	p.More = nil
 	if !r.view.Poll(p) {
 		return false, false, nil
 	}
 	if p.Type.IsBuffer() {
 		if r.credit--; r.credit < 0 {
 			p.Buf.Release()
+			for _, b := range p.More {
+				b.Release()
+			}
 			return false, false, fmt.Errorf("credit: channel %s: %w", r.id, errNoCredit)
 		}
 	}

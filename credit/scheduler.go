@@ -97,6 +97,9 @@ func (s *Scheduler) send(r *Reader, p *Polled) {
 	h.Type = p.Type
 	h.Compressed = p.Buf.Compressed()
 	h.Size = int32(p.Buf.Len())
+	for i := range p.More {
+		h.Size += int32(p.More[i].Len())
+	}
 	h.Partial, h.PartialSizes = int32(len(p.Sizes)), p.Sizes
 	if p.Type.IsBuffer() {
 		s.stats.Data++
@@ -105,6 +108,12 @@ func (s *Scheduler) send(r *Reader, p *Polled) {
 	}
 	s.stats.Bytes += uint64(h.Size)
 	s.out.WriteBuffer(h, p.Buf)
+	if len(p.More) > 0 {
+		out := s.out.(packer) // else the view would not have packed
+		for _, b := range p.More {
+			out.WriteMore(b)
+		}
+	}
 }
 
 // reportFailure tells a receiver whose view gave nothing why, if the producer failed.

@@ -14,6 +14,9 @@ import (
 type ServerOptions struct {
 	// Profile is the release line of the clients.
 	Profile Profile
+	// NoPacking sends each buffer of a pipelined partition in a message of its own, as Flink does. Else small ones that wait behind one another
+	// share a message, and so a credit, in the form that Flink 2.3 has for it (never with Flink120).
+	NoPacking bool
 	// Grace bounds how long a connection that ends may write what is queued; 0 means 3 s.
 	Grace time.Duration
 	// OnLost is told of each consumer whose connection ended before it had said that it processed everything; err names its
@@ -203,6 +206,15 @@ func (h *serverConn) WriteBuffer(hd *BufferHeader, b segment.Buffer) {
 	if !b.IsZero() {
 		h.conn.AppendBuffer(b)
 	}
+}
+
+// Packs reports whether the client takes several buffers in one message.
+func (h *serverConn) Packs() bool { return h.server.opt.Profile == Flink23 && !h.server.opt.NoPacking }
+
+// WriteMore adds to the payload of the message that WriteBuffer began.
+func (h *serverConn) WriteMore(b segment.Buffer) {
+	h.queued += int64(b.Len())
+	h.conn.AppendBuffer(b)
 }
 
 // WriteFrame is part of Outbound.

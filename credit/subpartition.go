@@ -224,13 +224,18 @@ func (s *Subpartition) poll(p *Polled) bool {
 		s.blocked = true
 	}
 	p.Backlog = s.Backlog()
-	p.Next = segment.None
-	if s.available(true) {
-		p.Next = s.queue.Front().r.Type()
-	}
+	p.Next = s.next()
 	p.Seq, p.Subpartition, p.Sizes = s.seq, s.index, nil
 	s.seq++
 	return true
+}
+
+// next is the type of what the next poll would give to who has credit.
+func (s *Subpartition) next() segment.DataType {
+	if s.available(true) {
+		return s.queue.Front().r.Type()
+	}
+	return segment.None
 }
 
 // finish appends the end-of-partition event.
@@ -283,6 +288,9 @@ func (s *Subpartition) mayView() error {
 func (s *Subpartition) openView(l ViewListener) *subView {
 	s.viewCreated = true
 	s.view = &subView{s: s, listener: l}
+	if r, ok := l.(*Reader); ok && r.Packs() {
+		s.view.limit = s.part.cfg.Pool.SegmentSize()
+	}
 	return s.view
 }
 

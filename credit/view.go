@@ -47,12 +47,15 @@ type Polled struct {
 	Next segment.DataType
 	// Backlog is the number of data buffers behind this one.
 	Backlog int32
-	// Seq is the sequence number; of the first one if Buf is several buffers.
+	// Seq is the sequence number; of the first one if there are several buffers.
 	Seq int32
 	// Subpartition is where Buf comes from, -1 if unknown.
 	Subpartition int32
-	// Sizes are those of the buffers that Buf is made of, if it is several packed into one message; they are valid until the next
-	// Poll. Nil: it is a single one.
+	// More are further buffers of the same message, behind Buf; the caller owns them, but not the slice, which is valid until the next Poll.
+	// Only who takes several buffers in one message gets any (see Reader.Packs).
+	More []segment.Buffer
+	// Sizes are those of the buffers in the message, if it is several: the ones that Buf is made of, or Buf's and those of More. They are
+	// valid until the next Poll. Nil: it is a single one.
 	Sizes []int32
 }
 
@@ -60,10 +63,19 @@ type Polled struct {
 type subView struct {
 	s        *Subpartition
 	listener ViewListener
+	limit    int // bytes that are packed into one message; 0: none
 	released bool
 }
 
-func (v *subView) Poll(p *Polled) bool { return v.s.poll(p) }
+func (v *subView) Poll(p *Polled) bool {
+	if !v.s.poll(p) {
+		return false
+	}
+	if v.limit > 0 {
+		v.s.pack(p, v.limit)
+	}
+	return true
+}
 
 // Available is also true when the producer has failed, so that whoever sends finds nothing and reports the cause.
 func (v *subView) Available(credit bool) (bool, int32) {

@@ -273,6 +273,12 @@ func (r *Reader) window(from, to int32) Buffer {
 // BufferConsumer#isFinished does.
 func (r *Reader) Finished() bool { return r.b.h == nil || r.seen < 0 }
 
+// Rest looks how many committed bytes Next would return, and whether nothing follows them because the builder has finished.
+func (r *Reader) Rest() (n int, finished bool) {
+	m := r.load()
+	return int(markLen(m) - r.pos), m < 0
+}
+
 // DataAvailable looks whether there are committed bytes that Next would return.
 func (r *Reader) DataAvailable() bool { return markLen(r.load()) > r.pos }
 
