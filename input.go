@@ -250,7 +250,7 @@ func (n *Node) NewInput(cfg InputConfig) (*Input, error) {
 // start makes all of an input. An error leaves nothing behind.
 func (in *Input) start() error {
 	n, cfg := in.node, &in.cfg
-	link := in.gate.NewLink(cfg.segments(), n.loop.Wake)
+	link := in.gate.NewLink(max(cfg.segments(), 1024), n.loop.Wake)
 	for ch := range in.gate.Channels() {
 		in.gate.SetUpstream(ch, link)
 	}

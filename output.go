@@ -47,7 +47,8 @@ type OutputConfig struct {
 	// each subpartition and 8. With up to 8 subpartitions and segments below 32 KiB it is a megabyte, and two of such as are copied on
 	// their way out (up to 4 KiB), at most 2048.
 	// More do not make an output faster that is sent at once: all are in use before a writer waits, and a megabyte
-	// stays in a cache; but 64 do where the consumer's credit follows the backlog (InputConfig.Floating).
+	// stays in a cache. (One of claimed buffers with few bytes grows by itself, with up to 8 subpartitions, while the node has segments to
+	// spare: to as many bytes, at most 1024.) But 64 do where the consumer's credit follows the backlog (InputConfig.Floating).
 	Buffers int
 	// BuffersPerSubpartition is how many of them a subpartition may hold before the writer waits; 0 means three quarters of
 	// Buffers divided by Subpartitions, at least Flink's 10.
@@ -133,6 +134,7 @@ type Output struct {
 	encoded  []byte // of elements other than records
 	lent     segment.Buffer
 	lentTo   int
+	sizes    sizes
 	readyFn  func() bool
 	resumeFn func() bool
 	resumed  error
@@ -151,11 +153,15 @@ type Output struct {
 // NewOutput makes an output and lets consumers find it. Its guarantee of memory is a segment more than it has subpartitions; the
 // error says if that is too much. If others hold it, beyond their own guarantee, NewOutput waits for it for up to 5 s.
 func (n *Node) NewOutput(cfg OutputConfig) (*Output, error) {
+	given := cfg.Buffers != 0
 	cfg = cfg.withDefaults(n.cfg.SegmentSize)
 	if cfg.Subpartitions < 1 || cfg.Subpartitions > maxSubpartitions {
 		return nil, fmt.Errorf("weir: output %q with %d subpartitions: want 1 to %d", cfg.Name, cfg.Subpartitions, maxSubpartitions)
 	}
-	o := &Output{node: n, cfg: cfg, groups: cfg.MaxParallelism}
+	o := &Output{node: n, cfg: cfg, groups: cfg.MaxParallelism, sizes: sizes{sum: meanOf * n.cfg.SegmentSize, times: 1, most: 1}}
+	if !given && cfg.Subpartitions <= fewChannels && cfg.Blocking == nil {
+		o.sizes.most = max(1, mostSmall/cfg.Buffers)
+	}
 	if o.groups == 0 {
 		o.groups = serde.DefaultMaxParallelism(cfg.Subpartitions)
 	}
@@ -208,7 +214,7 @@ func (o *Output) open(ctx context.Context) (err error) {
 		exclusive = 0
 	}
 	o.part, o.out, err = credit.NewPartition(credit.PartitionConfig{
-		ID: *cfg.ID, Subpartitions: cfg.Subpartitions, Pool: o.pool, Segments: max(cfg.Buffers, cfg.Subpartitions+1) + overdraft,
+		ID: *cfg.ID, Subpartitions: cfg.Subpartitions, Pool: o.pool, Segments: max(cfg.Buffers*o.sizes.most, cfg.Subpartitions+1) + overdraft,
 		Exclusive: exclusive, Profile: o.node.cfg.Flink, Wake: o.node.loop.Kick,
 		OnConsumed: func(int) { o.consumed() }, OnReleased: o.consumed, Sink: sink,
 		Events: 5*cfg.Subpartitions + 64 + cfg.Task.recovered(index),
@@ -460,6 +466,9 @@ func (o *Output) CommitBuffer(n int) error {
 		return o.half
 	case err != nil:
 		return o.error(err)
+	}
+	if o.sizes.most > 1 {
+		o.committed(n)
 	}
 	return nil
 }

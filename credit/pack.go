@@ -20,8 +20,8 @@ type packer interface {
 	Outbound
 	// Packs reports whether it does.
 	Packs() bool
-	// WriteMore adds b, which it takes over, to the payload of the message that WriteBuffer began. The header counted it.
-	WriteMore(b segment.Buffer)
+	// WriteMore adds n bytes to the payload of the message that WriteBuffer began, of buffers that it takes over. The header counted them.
+	WriteMore(bufs []segment.Buffer, n int)
 }
 
 // Packs reports whether the connection takes several buffers in one message.

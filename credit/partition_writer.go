@@ -12,7 +12,7 @@ import (
 // (netio.BatchBytes): that is a matter of bytes, not of buffers. wakeMost bounds the number of small ones.
 const (
 	wakeBytes = 768 << 10
-	wakeMost  = 256
+	wakeMost  = 1024
 )
 
 // PartitionWriter is the writer half of a partition: what one goroutine, the task, writes through. It fits

@@ -97,22 +97,23 @@ func (s *Scheduler) send(r *Reader, p *Polled) {
 	h.Type = p.Type
 	h.Compressed = p.Buf.Compressed()
 	h.Size = int32(p.Buf.Len())
-	for i := range p.More {
-		h.Size += int32(p.More[i].Len())
-	}
 	h.Partial, h.PartialSizes = int32(len(p.Sizes)), p.Sizes
 	if p.Type.IsBuffer() {
 		s.stats.Data++
 	} else {
 		s.stats.Events++
 	}
+	more := 0
+	if len(p.More) > 0 {
+		for _, n := range p.Sizes[1:] {
+			more += int(n)
+		}
+		h.Size += int32(more)
+	}
 	s.stats.Bytes += uint64(h.Size)
 	s.out.WriteBuffer(h, p.Buf)
-	if len(p.More) > 0 {
-		out := s.out.(packer) // else the view would not have packed
-		for _, b := range p.More {
-			out.WriteMore(b)
-		}
+	if more > 0 {
+		s.out.(packer).WriteMore(p.More, more) // else the view would not have packed
 	}
 }
 

@@ -212,9 +212,9 @@ func (h *serverConn) WriteBuffer(hd *BufferHeader, b segment.Buffer) {
 func (h *serverConn) Packs() bool { return h.server.opt.Profile == Flink23 && !h.server.opt.NoPacking }
 
 // WriteMore adds to the payload of the message that WriteBuffer began.
-func (h *serverConn) WriteMore(b segment.Buffer) {
-	h.queued += int64(b.Len())
-	h.conn.AppendBuffer(b)
+func (h *serverConn) WriteMore(bufs []segment.Buffer, n int) {
+	h.queued += int64(n)
+	h.conn.AppendCopies(bufs, n)
 }
 
 // WriteFrame is part of Outbound.

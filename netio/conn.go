@@ -175,6 +175,24 @@ func (c *Conn) AppendBuffer(b segment.Buffer) {
 	c.queued()
 }
 
+// AppendCopies is AppendBuffer for small buffers in memory, n bytes in all, which are copied one behind the other, and released. The
+// slice is the caller's again.
+func (c *Conn) AppendCopies(bufs []segment.Buffer, n int) {
+	c.l.check.assertHeld()
+	deaf := c.deaf()
+	var p []byte
+	if !deaf && n > 0 {
+		p = c.stage(n)
+	}
+	for _, b := range bufs {
+		p = p[copy(p, b.Bytes()):]
+	}
+	c.releaseAll(bufs)
+	if !deaf {
+		c.queued()
+	}
+}
+
 // queued sees to it that what was just queued is written.
 func (c *Conn) queued() {
 	if !c.filling {

@@ -157,6 +157,18 @@ func (c *Conn) releaseBuffer(b segment.Buffer) {
 	b.Release()
 }
 
+// releaseAll gives several back.
+func (c *Conn) releaseAll(bufs []segment.Buffer) {
+	if c.releaser == nil {
+		segment.ReleaseAll(bufs)
+		return
+	}
+	for _, b := range bufs {
+		c.releaser.Release(b)
+	}
+	c.releaser.Flush()
+}
+
 // drop releases everything that is queued.
 func (c *Conn) drop() {
 	if c.out.bytes > 0 {

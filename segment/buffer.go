@@ -259,6 +259,34 @@ func (b Buffer) Release() {
 	}
 }
 
+// ReleaseAll is Release for each of bufs, and forgets them. Those that go home to one pool together do so with one atomic exchange.
+func ReleaseAll(bufs []Buffer) {
+	var home *LocalPool
+	var first, last *header // a list of those that go to home
+	for i, b := range bufs {
+		bufs[i] = Buffer{}
+		h := b.h
+		if h == nil {
+			continue
+		}
+		gone, err := b.dropRef()
+		switch {
+		case err != nil:
+			h.misuse(overRelease, err)
+		case !gone:
+		case h.kind != kindPooled || h.home == nil:
+			h.sendHome()
+		default:
+			if h.home != home {
+				home.giveAll(first, last)
+				home, first, last = h.home, nil, h
+			}
+			h.next, first = first, h
+		}
+	}
+	home.giveAll(first, last)
+}
+
 // TryRelease is Release for callers that want the error: ErrReleased. It counts no misuse.
 func (b Buffer) TryRelease() error {
 	if b.h == nil {

@@ -209,7 +209,7 @@ type Reader struct {
 // ReadAll returns a reader of all of b, finished from the start, and takes b's reference over. (In Flink an empty one is
 // not finished; here it is.)
 func ReadAll(b Buffer) Reader {
-	return Reader{b: b.Narrow(0, b.Len()), seen: 0, pos: 0}.fixed()
+	return Reader{b: b}.fixed()
 }
 
 // fixed makes r a reader of a buffer that has no builder: the window is its content.

@@ -60,9 +60,12 @@ func (l *LocalPool) put(b Buffer) {
 // takeIn is LocalBufferPool#recycle: a segment is home. The charge is taken back once, whatever listeners say after.
 func (l *LocalPool) takeIn(h *header) {
 	tag := h.tag()
-	if h.note>>noteShift == 0 && len(l.listeners) == 0 && l.requested <= l.size && !l.isClosed {
+	if len(l.listeners) == 0 && l.requested <= l.size && !l.isClosed {
 		l.idle = append(l.idle, h) // the usual case
-		if tag != 0 {
+		if h.note != 0 {
+			if s := h.sub(); s >= 0 {
+				l.uncharge(s)
+			}
 			h.note = 0
 		}
 	} else if !l.takeInSlow(h) {

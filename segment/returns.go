@@ -15,11 +15,17 @@ func (h *header) sendHome() {
 }
 
 // giveReturned puts h on the list of returned segments. Any goroutine.
-func (l *LocalPool) giveReturned(h *header) {
+func (l *LocalPool) giveReturned(h *header) { l.giveAll(h, h) }
+
+// giveAll is giveReturned for those that are linked from first to last; none if first is nil.
+func (l *LocalPool) giveAll(first, last *header) {
+	if first == nil {
+		return
+	}
 	for {
 		top := l.returned.Load()
-		h.next = top
-		if l.returned.CompareAndSwap(top, h) {
+		last.next = top
+		if l.returned.CompareAndSwap(top, first) {
 			break
 		}
 	}
