@@ -9,8 +9,8 @@ import "github.com/weirflow/weir/segment"
 // buffer anyway.
 
 const (
-	// packPart is the longest buffer that is packed: what a connection copies next to its header in any case (netio.CopyLimit).
-	packPart = 4 << 10
+	// packPart is the longest buffer that is packed. It is copied, twice; a receiver puts longer ones straight into its segments (landLeast).
+	packPart = landLeast
 	// packParts is the most buffers in one message.
 	packParts = 256
 )
