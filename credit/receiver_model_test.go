@@ -21,7 +21,7 @@ type pairModel struct {
 	held []heldBuffer
 	id   int64 // of the last barrier
 
-	moved, waited, resumed, prioritized, dropped, empty int
+	moved, waited, resumed, prioritized, dropped, empty, packed int
 }
 
 type heldBuffer struct {
@@ -328,7 +328,7 @@ func TestPairModel(t *testing.T) {
 	var total pairModel
 	modelrun.Rounds(t, func(int) bool { // a hundred histories may miss something rare
 		rapid.Check(t, func(rt *rapid.T) { pairHistory(t, rt, &total) })
-		return total.moved > 0 && total.waited > 0 && total.resumed > 0 && total.prioritized > 0 && total.dropped > 0
+		return total.packed > 0 && total.moved > 0 && total.waited > 0 && total.resumed > 0 && total.prioritized > 0 && total.dropped > 0
 	})
 	t.Logf("%d buffers, %d waits, %d resumes, %d prioritized, %d released", total.moved, total.waited, total.resumed, total.prioritized, total.dropped)
 }
@@ -340,6 +340,7 @@ func pairHistory(t *testing.T, rt *rapid.T, total *pairModel) {
 	if rapid.Bool().Draw(rt, "batched") {
 		cfg.client.Policy = Batched{Max: 3}
 	}
+	cfg.packs = rapid.Bool().Draw(rt, "packs")
 	p := newPair(t, n, rapid.IntRange(0, 3).Draw(rt, "exclusive"), rapid.IntRange(1, 4).Draw(rt, "floating"), cfg)
 	m := &pairModel{t: rt, p: p, subs: make([]pairSub, n)}
 	step := func(f func()) func(*rapid.T) {
@@ -396,4 +397,5 @@ func pairHistory(t *testing.T, rt *rapid.T, total *pairModel) {
 	total.resumed += m.resumed
 	total.prioritized += m.prioritized
 	total.dropped += m.dropped
+	total.packed += p.packed
 }

@@ -10,13 +10,17 @@ import (
 // pair is a sender and a receiver with two streams of bytes between them that the test moves on, on one goroutine: both
 // are the real state machines, and channel i of the receiver consumes subpartition i of the sender.
 type pair struct {
-	t    testing.TB
-	s    *senderRig
-	r    *rig
-	down pipe // from the sender
-	up   pipe // from the receiver
-	full bool // the sender's connection takes nothing
-	in   ServerDecoder
+	t      testing.TB
+	s      *senderRig
+	r      *rig
+	down   pipe         // from the sender
+	up     pipe         // from the receiver
+	full   bool         // the sender's connection takes nothing
+	pack   bool         // it takes several buffers in one message
+	head   BufferHeader // of one whose payload has not all come
+	part   []byte
+	packed int // messages of several buffers
+	in     ServerDecoder
 }
 
 // pipe is bytes under way in one direction, cut into frames.
@@ -36,7 +40,7 @@ type pipeFrame struct {
 func newPair(t testing.TB, subs, exclusive, floating int, cfg rigConfig) *pair {
 	t.Helper()
 	const size = 32
-	p := &pair{t: t}
+	p := &pair{t: t, pack: cfg.packs}
 	p.s = newSenderRig(t, PartitionConfig{Subpartitions: subs, Exclusive: exclusive}, 4096, size)
 	p.s.core = NewServerCore(p.s.reg, p)
 	cfg.channels, cfg.exclusive, cfg.floating, cfg.segment, cfg.leaky = subs, exclusive, floating, size, true
@@ -58,9 +62,27 @@ func (p *pair) Writable() bool { return !p.full }
 func (p *pair) WantFlush() { p.s.wanted = true }
 
 func (p *pair) WriteBuffer(h *BufferHeader, b segment.Buffer) {
-	p.down.frames = append(p.down.frames, pipeFrame{b: AppendBufferResponse(nil, Flink23, h, b.Bytes()), id: h.Receiver,
-		data: h.Type.IsBuffer()})
+	p.head, p.part = *h, append([]byte(nil), b.Bytes()...)
 	b.Release()
+	if len(p.part) == int(h.Size) {
+		p.send()
+	}
+}
+
+func (p *pair) Packs() bool { return p.pack }
+
+func (p *pair) WriteMore(bufs []segment.Buffer, n int) {
+	for _, b := range bufs {
+		p.part = append(p.part, b.Bytes()...)
+	}
+	segment.ReleaseAll(bufs)
+	p.packed++
+	p.send()
+}
+
+func (p *pair) send() {
+	p.down.frames = append(p.down.frames, pipeFrame{b: AppendBufferResponse(nil, Flink23, &p.head, p.part), id: p.head.Receiver,
+		data: p.head.Type.IsBuffer()})
 }
 
 func (p *pair) WriteFrame(frame []byte) {
@@ -146,7 +168,7 @@ func (p *pair) underway(id ChannelID) (credit, data int32) {
 		}
 	}
 	for i := range p.down.frames {
-		if f := &p.down.frames[i]; f.data && f.id == id && (i > 0 || p.down.off < FrameHeaderLen+38) {
+		if f := &p.down.frames[i]; f.data && f.id == id && (i > 0 || p.down.off < FrameHeaderLen+38+4*int(getI32(f.b[29:]))) {
 			data++
 		}
 	}

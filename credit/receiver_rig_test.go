@@ -21,6 +21,7 @@ type rigConfig struct {
 	gate                          GateConfig
 	port                          GatePortConfig
 	leaky                         bool // the test looks for leaks itself
+	packs                         bool // a pair's sender packs
 	partition                     func(ch int) (PartitionID, SubpartitionRange)
 }
 

@@ -47,15 +47,16 @@ type senderModel struct {
 	persisted int // checkpoints with persisted data: the test's exposure
 	overtook  int
 	kept      int
+	packed    int // messages of several buffers
 }
 
 // Exposure over all runs of the model: what never happened was not tested.
 var modelExposure exposure
 
-type exposure struct{ sent, persisted, overtook, kept, blocked, announced int }
+type exposure struct{ sent, persisted, overtook, kept, blocked, announced, packed int }
 
 func (e *exposure) complete() bool {
-	return e.sent > 0 && e.persisted > 0 && e.overtook > 0 && e.kept > 0 && e.blocked > 0 && e.announced > 0
+	return e.sent > 0 && e.persisted > 0 && e.overtook > 0 && e.kept > 0 && e.blocked > 0 && e.announced > 0 && e.packed > 0
 }
 
 func (m *senderModel) OutputData(id int64, sub int, bufs []segment.Buffer) {
@@ -119,7 +120,9 @@ func (m *senderModel) arrived(msg *sentMessage) {
 	case msg.Backlog < 0 || msg.Type.BlocksUpstream() && msg.Backlog != 0:
 		fail("backlog %d (I8, I10)", msg.Backlog)
 	}
-	s.nextSeq++
+	if s.nextSeq += msg.Numbers(); msg.Partial > 1 {
+		m.packed++
+	}
 	if msg.Type.IsBuffer() {
 		if s.credit--; s.credit < 0 {
 			fail("sent without credit (I2)")
@@ -407,6 +410,7 @@ func senderHistory(t *testing.T, rt *rapid.T) {
 	}
 	m.r = newSenderRig(t, PartitionConfig{Subpartitions: n, Exclusive: rapid.IntRange(0, 2).Draw(rt, "exclusive"), Sink: m}, 1024, 32)
 	m.r.onSend = m.arrived
+	m.r.packs = rapid.Bool().Draw(rt, "packs")
 	rt.Repeat(map[string]func(*rapid.T){
 		"add":     func(*rapid.T) { m.add(true) },
 		"start":   func(*rapid.T) { m.add(false) },
@@ -433,6 +437,7 @@ func senderHistory(t *testing.T, rt *rapid.T) {
 	modelExposure.persisted += m.persisted
 	modelExposure.overtook += m.overtook
 	modelExposure.kept += m.kept
+	modelExposure.packed += m.packed
 	modelExposure.announced += len(m.r.backlogs)
 	m.r.close()
 }

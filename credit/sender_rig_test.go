@@ -38,8 +38,10 @@ type senderRig struct {
 	drop      bool                 // keep nothing of what is sent
 	onlyCount bool                 // of what is sent, only how much it is
 	counted   int
-	files     bool // parts of files are taken, like a plain socket does
-	fromFile  int  // messages that were
+	files     bool         // parts of files are taken, like a plain socket does
+	fromFile  int          // messages that were
+	packs     bool         // several buffers in one message are taken, like Flink 2.3 does
+	begun     *sentMessage // its payload has not all come
 }
 
 var senderPartition = MakePartitionID(ID{1}, 0, ID{2}, ID{3}, 0, 0)
@@ -123,12 +125,41 @@ func (r *senderRig) WriteBuffer(h *BufferHeader, b segment.Buffer) {
 	m := sentMessage{BufferHeader: *h, payload: bytes.Clone(b.Bytes())}
 	m.PartialSizes = slices.Clone(h.PartialSizes)
 	b.Release()
+	if r.packs && len(m.PartialSizes) > 1 && len(m.payload) < int(m.Size) {
+		r.begun = &m
+		return
+	}
+	r.complete(&m)
+}
+
+// Packs is part of packer, as is WriteMore.
+func (r *senderRig) Packs() bool { return r.packs }
+
+func (r *senderRig) WriteMore(bufs []segment.Buffer, n int) {
+	if r.drop || r.onlyCount {
+		segment.ReleaseAll(bufs)
+		return
+	}
+	m := r.begun
+	r.begun = nil
+	before := len(m.payload)
+	for _, b := range bufs {
+		m.payload = append(m.payload, b.Bytes()...)
+		b.Release()
+	}
+	if got := len(m.payload) - before; got != n {
+		r.t.Fatalf("%d bytes more, %d were announced", got, n)
+	}
+	r.complete(m)
+}
+
+func (r *senderRig) complete(m *sentMessage) {
 	if len(m.payload) != int(m.Size) {
 		r.t.Fatalf("a header says %d bytes, there are %d", m.Size, len(m.payload))
 	}
-	r.sent = append(r.sent, m)
+	r.sent = append(r.sent, *m)
 	if r.onSend != nil {
-		r.onSend(&m)
+		r.onSend(m)
 	}
 }
 
@@ -159,6 +190,9 @@ func (r *senderRig) pump() {
 		r.wanted = false
 		if _, err := r.core.Run(); err != nil {
 			r.t.Fatal(err)
+		}
+		if r.begun != nil {
+			r.t.Fatal("half a message was sent")
 		}
 	}
 }
