@@ -15,8 +15,8 @@ type Exposure struct {
 	Runs int
 	// Records consumed and written, broadcast ones among the latter, and records longer than a buffer among the former.
 	Records, Written, Broadcasts, Spanning int
-	// Frames of data and of events that servers sent, and priority events among these; Bytes of data.
-	Frames, Events, PriorityEvents, Bytes int
+	// Frames of data and of events that servers sent, and priority events among these; Bytes of data; Packed: frames of several buffers.
+	Frames, Events, PriorityEvents, Bytes, Packed int
 	// Requests for partitions, and how often one was not there in time.
 	Requests, NotFound int
 	// Credits that were granted, in Grants messages; CreditMost is the most that a channel had under way; Announcements of a

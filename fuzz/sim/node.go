@@ -220,12 +220,26 @@ func (h *serverEnd) Writable() bool { return !h.end.Full() && !h.end.closed }
 // WriteBuffer is part of credit.Outbound.
 func (h *serverEnd) WriteBuffer(hd *credit.BufferHeader, b segment.Buffer) {
 	p := h.node.w.plan.profile
-	if int(hd.Size) != b.Len() {
+	if len(hd.PartialSizes) < 2 && int(hd.Size) != b.Len() {
 		h.node.w.violate("%s: a header says %d bytes, there are %d", h.end.name, hd.Size, b.Len())
 	}
 	credit.AppendBufferHeader(h.end.Stage(credit.BufferHeaderLen(p) + 4*len(hd.PartialSizes))[:0], p, hd)
 	if !b.IsZero() {
 		h.end.AppendBuffer(b)
+	}
+}
+
+// Packs reports whether several buffers may share a message.
+func (h *serverEnd) Packs() bool { return h.node.w.plan.packs }
+
+// WriteMore adds to the payload of the message that WriteBuffer began.
+func (h *serverEnd) WriteMore(bufs []segment.Buffer, n int) {
+	for _, b := range bufs {
+		n -= b.Len()
+		h.end.AppendBuffer(b)
+	}
+	if n != 0 {
+		h.node.w.violate("%s: buffers of a message differ by %d bytes from what was counted", h.end.name, -n)
 	}
 }
 

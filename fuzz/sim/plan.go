@@ -73,6 +73,7 @@ type plan struct {
 	jitter   int64
 	partial  bool // writes take a part of what they could
 	batched  bool // grants are told in portions
+	packs    bool // small buffers share a message
 	reuse    bool
 	releaser bool // tasks give buffers back in batches
 
@@ -136,6 +137,8 @@ func newPlan(seed uint64, r *rand.Rand) plan {
 	}
 	if chance(r, 30) {
 		p.profile = credit.Flink120
+	} else {
+		p.packs = chance(r, 70)
 	}
 	if p.pipe == 1 { // every byte by itself takes long
 		p.records, p.latency, p.jitter = 10, 10, 1

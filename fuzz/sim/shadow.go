@@ -125,7 +125,7 @@ func (s *shadowDown) OnBufferHeader(h *credit.BufferHeader) ([]byte, bool) {
 		if h.Seq != x.seqArrived {
 			s.w.violate("%s: message %d arrives, %d is due", e.name, h.Seq, x.seqArrived)
 		}
-		x.seqArrived++
+		x.seqArrived += h.Numbers()
 		return nil, false
 	}
 	if h.Type.IsBuffer() {
@@ -141,7 +141,10 @@ func (s *shadowDown) OnBufferHeader(h *credit.BufferHeader) ([]byte, bool) {
 	if h.Seq != x.seqSent {
 		s.w.violate("%s: message %d is sent, %d is due", e.name, h.Seq, x.seqSent)
 	}
-	x.seqSent++
+	x.seqSent += h.Numbers()
+	if h.Partial > 1 {
+		s.w.exp.Packed++
+	}
 	x.sent++
 	return nil, false
 }
