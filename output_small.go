@@ -14,14 +14,14 @@ type sizes struct {
 	most  int // what times may be
 }
 
-const meanOf = 16
+const meanOf = 8
 
 // committed adapts what the output may hold to the sizes of its buffers, of which one of n bytes was just committed.
 func (o *Output) committed(n int) {
 	s := &o.sizes
 	s.sum += n - s.sum/meanOf
 	full := o.node.cfg.SegmentSize
-	if mean := max(s.sum/meanOf, 1); 2*mean*s.times <= full && 2*s.times <= s.most || mean*s.times >= 2*full {
+	if mean := max(s.sum/meanOf, 1); 2*mean*s.times <= full && 2*s.times <= s.most || 2*mean*s.times >= 3*full {
 		o.adapt(min(full/mean, s.most))
 	}
 }

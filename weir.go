@@ -34,6 +34,9 @@ type Config struct {
 	SegmentSize int
 	// Flink is the release line spoken; the zero value is 2.3.
 	Flink Flink
+	// NoPacking sends each buffer in a message of its own, as Flink does with what is not read from a file. Else small buffers (8 KiB at most) that
+	// wait behind one another in an output share a message and so a credit, in the form that Flink 2.3 has for it; never with Flink120.
+	NoPacking bool
 	// Poll is how long an idle loop polls before it sleeps: 0 means 50 µs, negative never. A container with a CPU quota sets it
 	// negative. While bulk flows the loop sleeps for that time instead (Linux 5.11), so polling costs CPU between bursts only.
 	Poll time.Duration
@@ -155,7 +158,7 @@ func (n *Node) start() (err error) {
 			return nil
 		}
 		n.server = credit.NewServer(n.loop, n.registry, credit.ServerOptions{
-			Profile: n.cfg.Flink, OnLost: n.consumerLost, OnError: n.refused, TLS: server,
+			Profile: n.cfg.Flink, NoPacking: n.cfg.NoPacking, OnLost: n.consumerLost, OnError: n.refused, TLS: server,
 			MaxConnections: n.cfg.MaxConnections, FirstMessage: n.cfg.HandshakeTimeout,
 		})
 		n.addr, err = n.server.Listen("tcp", n.cfg.Listen)
@@ -193,7 +196,7 @@ func (n *Node) Memory() int64 { return int64(n.pool.Segments()) * int64(n.pool.S
 type Stats struct {
 	// Loop is the network's work: system calls and bytes.
 	Loop netio.Stats
-	// Frames and Bytes of data that inputs received; Credits granted to senders, in Grants messages.
+	// Frames and Bytes of data that inputs received (a frame may be several small buffers); Credits granted to senders, in Grants messages.
 	Frames, Bytes, Credits, Grants uint64
 }
 
