@@ -10,7 +10,7 @@ const mostSmall = 1024
 // sizes is what an output knows of the buffers that were committed.
 type sizes struct {
 	sum   int // of the last meanOf or so, in bytes
-	times int // how many times Buffers the output may hold now
+	times int // how many times Buffers the output may hold now, a power of two
 	most  int // what times may be
 }
 
@@ -22,12 +22,15 @@ func (o *Output) committed(n int) {
 	s.sum += n - s.sum/meanOf
 	full := o.node.cfg.SegmentSize
 	if mean := max(s.sum/meanOf, 1); 2*mean*s.times <= full && 2*s.times <= s.most || 2*mean*s.times >= 3*full {
-		o.adapt(min(full/mean, s.most))
+		times := 1
+		for 2*times <= min(full/mean, s.most) {
+			times *= 2
+		}
+		o.adapt(times)
 	}
 }
 
 func (o *Output) adapt(times int) {
-	times = max(times, 1)
 	most := max(o.cfg.Buffers*times, o.cfg.Subpartitions+1)
 	if times == o.sizes.times || o.pool.Resize(o.cfg.Subpartitions+1, most) != nil {
 		return // closed: the next write says so
