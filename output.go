@@ -47,8 +47,8 @@ type OutputConfig struct {
 	// each subpartition and 8. With up to 8 subpartitions and segments below 32 KiB it is a megabyte, and two of such as are copied on
 	// their way out (up to 4 KiB), at most 2048.
 	// More do not make an output faster that is sent at once: all are in use before a writer waits, and a megabyte
-	// stays in a cache. (One of claimed buffers with few bytes grows by itself, with up to 8 subpartitions, while the node has segments to
-	// spare: to as many bytes, at most 1024.) But 64 do where the consumer's credit follows the backlog (InputConfig.Floating).
+	// stays in a cache; with up to 8 subpartitions an output of claimed buffers with few bytes grows by itself to as many bytes, in at most 1024
+	// segments, while the node has them to spare. But 64 do where the consumer's credit follows the backlog (InputConfig.Floating).
 	Buffers int
 	// BuffersPerSubpartition is how many of them a subpartition may hold before the writer waits; 0 means three quarters of
 	// Buffers divided by Subpartitions, at least Flink's 10.
@@ -77,6 +77,7 @@ const (
 	minQuota             = 10
 	overdraft            = 20
 	maxSubpartitions     = 1 << 15
+	mostSmall            = 1024 // segments of an output of few subpartitions whose buffers are small
 )
 
 // withDefaults is c with its defaults for segments of a size.
@@ -134,7 +135,7 @@ type Output struct {
 	encoded  []byte // of elements other than records
 	lent     segment.Buffer
 	lentTo   int
-	sizes    sizes
+	times    int // how many times cfg.Buffers it may hold if they are small
 	readyFn  func() bool
 	resumeFn func() bool
 	resumed  error
@@ -158,9 +159,9 @@ func (n *Node) NewOutput(cfg OutputConfig) (*Output, error) {
 	if cfg.Subpartitions < 1 || cfg.Subpartitions > maxSubpartitions {
 		return nil, fmt.Errorf("weir: output %q with %d subpartitions: want 1 to %d", cfg.Name, cfg.Subpartitions, maxSubpartitions)
 	}
-	o := &Output{node: n, cfg: cfg, groups: cfg.MaxParallelism, sizes: sizes{sum: meanOf * n.cfg.SegmentSize, times: 1, most: 1}}
-	if !given && cfg.Subpartitions <= fewChannels && cfg.Blocking == nil {
-		o.sizes.most = max(1, mostSmall/cfg.Buffers)
+	o := &Output{node: n, cfg: cfg, groups: cfg.MaxParallelism, times: 1}
+	if !given && cfg.Subpartitions <= fewChannels {
+		o.times = max(1, mostSmall/cfg.Buffers)
 	}
 	if o.groups == 0 {
 		o.groups = serde.DefaultMaxParallelism(cfg.Subpartitions)
@@ -189,6 +190,7 @@ func (o *Output) open(ctx context.Context) (err error) {
 	if cfg.Blocking != nil {
 		return o.openBlocking(ctx)
 	}
+	most := max(cfg.Buffers, cfg.Subpartitions+1)
 	sink, index, wake := cfg.State, 0, (func())(nil)
 	if t := cfg.Task; t != nil {
 		index = len(t.outputs) - 1
@@ -196,7 +198,7 @@ func (o *Output) open(ctx context.Context) (err error) {
 	}
 	o.pool, err = o.node.pool.NewLocal(segment.LocalConfig{
 		Name: "output " + cfg.Name, Purpose: segment.Send,
-		Required: cfg.Subpartitions + 1, Max: max(cfg.Buffers, cfg.Subpartitions+1),
+		Required: cfg.Subpartitions + 1, Max: most,
 		Subpartitions: cfg.Subpartitions, Quota: cfg.BuffersPerSubpartition, Overdraft: overdraft,
 		Wake: wake,
 	})
@@ -214,7 +216,8 @@ func (o *Output) open(ctx context.Context) (err error) {
 		exclusive = 0
 	}
 	o.part, o.out, err = credit.NewPartition(credit.PartitionConfig{
-		ID: *cfg.ID, Subpartitions: cfg.Subpartitions, Pool: o.pool, Segments: max(cfg.Buffers*o.sizes.most, cfg.Subpartitions+1) + overdraft,
+		ID: *cfg.ID, Subpartitions: cfg.Subpartitions, Pool: o.pool, Segments: max(cfg.Buffers*o.times, most) + overdraft,
+		Small:     credit.Small{Required: cfg.Subpartitions + 1, Max: most, Quota: cfg.BuffersPerSubpartition, Times: o.times},
 		Exclusive: exclusive, Profile: o.node.cfg.Flink, Wake: o.node.loop.Kick,
 		OnConsumed: func(int) { o.consumed() }, OnReleased: o.consumed, Sink: sink,
 		Events: 5*cfg.Subpartitions + 64 + cfg.Task.recovered(index),
@@ -466,9 +469,6 @@ func (o *Output) CommitBuffer(n int) error {
 		return o.half
 	case err != nil:
 		return o.error(err)
-	}
-	if o.sizes.most > 1 {
-		o.committed(n)
 	}
 	return nil
 }

@@ -198,6 +198,8 @@ type Stats struct {
 	Loop netio.Stats
 	// Frames and Bytes of data that inputs received (a frame may be several small buffers); Credits granted to senders, in Grants messages.
 	Frames, Bytes, Credits, Grants uint64
+	// Sent is frames of data that outputs sent, Packed those of several buffers.
+	Sent, Packed uint64
 }
 
 // Stats returns what the node did so far.
@@ -206,6 +208,10 @@ func (n *Node) Stats() (st Stats) {
 		st.Loop = n.loop.Stats()
 		c := n.client.Stats()
 		st.Frames, st.Bytes, st.Credits, st.Grants = c.Data, c.Bytes, c.Credits, c.Grants
+		if n.server != nil {
+			s := n.server.Stats()
+			st.Sent, st.Packed = s.Data, s.Packed
+		}
 		return nil
 	})
 	return st

@@ -21,6 +21,8 @@ type PartitionConfig struct {
 	// Segments is how many segments of Pool can be in use at once (its Max and Overdraft): the ring between the halves
 	// has room for as many.
 	Segments int
+	// Small lets the pool grow while buffers are small.
+	Small Small
 	// Events is the room for events, flushes and commands in that ring; 0: four for each subpartition and 64. What finds
 	// no room waits at the writer.
 	Events int

@@ -31,11 +31,12 @@ type PartitionWriter struct {
 	finished []bool
 	closed   bool
 	part     *Partition // the loop half, for the glue only
+	small    smallBuffers
 }
 
 func newPartitionWriter(p *Partition) *PartitionWriter {
 	return &PartitionWriter{ring: p.ring, shared: p.shared, pool: p.cfg.Pool, wake: p.cfg.Wake,
-		finished: make([]bool, len(p.subs)), part: p}
+		finished: make([]bool, len(p.subs)), part: p, small: newSmallBuffers(p.cfg.Small, p.cfg.Pool.SegmentSize())}
 }
 
 // Partition returns the loop half.
@@ -59,9 +60,13 @@ func (w *PartitionWriter) Add(sub int, r segment.Reader, partial int) (hint int,
 		r.Close()
 		return -1, false
 	}
-	size := w.pool.SegmentSize()
+	full := w.pool.SegmentSize()
+	size := full
 	if r.Finished() {
 		size = r.Written()
+	}
+	if w.small.cfg.Times > 1 && w.small.added(size, full) {
+		w.adapt(full)
 	}
 	w.add(sub, partial, r)
 	w.bytesUp += size

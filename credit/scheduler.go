@@ -17,9 +17,18 @@ type Outbound interface {
 
 // SchedulerStats counts what a scheduler sent.
 type SchedulerStats struct {
-	// Data, Events and Bytes sent in BufferResponses; Announcements of a backlog; Spurious: readers that had nothing when
-	// their turn came.
-	Data, Events, Bytes, Announcements, Spurious uint64
+	// Data, Events and Bytes sent in BufferResponses; Packed: those of several buffers in one; Announcements of a backlog; Spurious:
+	// readers that had nothing when their turn came.
+	Data, Events, Bytes, Packed, Announcements, Spurious uint64
+}
+
+func (s *SchedulerStats) add(o SchedulerStats) {
+	s.Data += o.Data
+	s.Events += o.Events
+	s.Bytes += o.Bytes
+	s.Packed += o.Packed
+	s.Announcements += o.Announcements
+	s.Spurious += o.Spurious
 }
 
 // Scheduler lets the readers of one connection take turns (PartitionRequestQueue): one message each, round robin, as
@@ -109,6 +118,7 @@ func (s *Scheduler) send(r *Reader, p *Polled) {
 			more += int(n)
 		}
 		h.Size += int32(more)
+		s.stats.Packed++
 	}
 	s.stats.Bytes += uint64(h.Size)
 	s.out.WriteBuffer(h, p.Buf)

@@ -44,9 +44,10 @@ type Server struct {
 	conns    map[*serverConn]struct{}
 	expiry   *netio.Timer
 	closed   bool
-	silents  deadlines // connections without a first message
-	unreads  deadlines // connections with many answers to read
-	refused  time.Time // when a refusal was reported last
+	silents  deadlines      // connections without a first message
+	unreads  deadlines      // connections with many answers to read
+	refused  time.Time      // when a refusal was reported last
+	ended    SchedulerStats // of connections that have ended
 	reports  reports
 }
 
@@ -85,6 +86,15 @@ func (s *Server) Listen(network, addr string) (net.Addr, error) {
 		return s.loop.ListenTLS(network, addr, *t, accept)
 	}
 	return s.loop.Listen(network, addr, accept)
+}
+
+// Stats is what was sent so far, over all connections.
+func (s *Server) Stats() SchedulerStats {
+	sum := s.ended
+	for h := range s.conns {
+		sum.add(h.core.sched.stats)
+	}
+	return sum
 }
 
 // Connections is the number of open connections.
@@ -188,6 +198,7 @@ func (h *serverConn) OnClose(c *netio.Conn, err error) {
 	}
 	h.core.Disconnected()
 	delete(h.server.conns, h)
+	h.server.ended.add(h.core.sched.stats)
 	h.server.silents.disarm(&h.silent)
 	h.server.unreads.disarm(&h.unread)
 }
@@ -214,7 +225,7 @@ func (h *serverConn) Packs() bool { return h.server.opt.Profile == Flink23 && !h
 // WriteMore adds to the payload of the message that WriteBuffer began.
 func (h *serverConn) WriteMore(bufs []segment.Buffer, n int) {
 	h.queued += int64(n)
-	h.conn.AppendCopies(bufs, n)
+	h.conn.AppendCopies(bufs)
 }
 
 // WriteFrame is part of Outbound.

@@ -10,6 +10,7 @@ import (
 	"github.com/weirflow/weir/internal/alloctest"
 	"github.com/weirflow/weir/internal/modelrun"
 	"github.com/weirflow/weir/ringbuf"
+	"github.com/weirflow/weir/segment"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,6 +36,40 @@ func TestAllocTurns(t *testing.T) {
 				t.Error("the rule of SO_RCVLOWAT never fired")
 			}
 		})
+	}
+}
+
+// Neither does copying several buffers at once.
+func TestAllocCopies(t *testing.T) {
+	pool, err := segment.NewPool(segment.Config{SegmentSize: 256, Segments: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	local, err := pool.NewLocal(segment.LocalConfig{Required: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := manual(t, nil)
+	c, peer := pair(t, l, &funcs{})
+	defer unix.Close(peer)
+	var bufs [8]segment.Buffer
+	got := make([]byte, 8*200)
+	alloctest.Zero(t, 100, 2000, func() {
+		for i := range bufs {
+			b, _ := local.Take()
+			bufs[i] = b.Resized(200)
+		}
+		c.AppendCopies(bufs[:])
+		local.Drain()
+		l.Turn(NoWait)
+		if n, err := unix.Read(peer, got); n != len(got) {
+			t.Fatalf("%d bytes came, %v", n, err)
+		}
+	})
+	c.Close(nil)
+	local.Close()
+	if err := pool.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

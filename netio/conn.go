@@ -175,17 +175,21 @@ func (c *Conn) AppendBuffer(b segment.Buffer) {
 	c.queued()
 }
 
-// AppendCopies is AppendBuffer for small buffers in memory, n bytes in all, which are copied one behind the other, and released. The
-// slice is the caller's again.
-func (c *Conn) AppendCopies(bufs []segment.Buffer, n int) {
+// AppendCopies is AppendBuffer for small buffers in memory, which are copied one behind the other and released. The slice, empty handles
+// now, is the caller's again.
+func (c *Conn) AppendCopies(bufs []segment.Buffer) {
 	c.l.check.assertHeld()
-	deaf := c.deaf()
-	var p []byte
-	if !deaf && n > 0 {
-		p = c.stage(n)
-	}
+	n := 0
 	for _, b := range bufs {
-		p = p[copy(p, b.Bytes()):]
+		n += b.Len()
+	}
+	deaf := c.deaf()
+	if !deaf && n > 0 {
+		p := c.stage(n)
+		for _, b := range bufs {
+			p = p[copy(p, b.Bytes()):]
+		}
+		clear(p) // nothing, unless a handle was released
 	}
 	c.releaseAll(bufs)
 	if !deaf {

@@ -194,3 +194,33 @@ func TestDataBeforeFailedWrite(t *testing.T) {
 		l.sys.region = l.sys.region[:cap(l.sys.region)]
 	}
 }
+
+// After a failed write, while what came before is still to be read, copies go home and are not queued.
+func TestAppendCopiesAfterFailedWrite(t *testing.T) {
+	for _, withReleaser := range []bool{false, true} {
+		l := manual(t, &hooks{write: func(*Conn, *vectors) (int, unix.Errno) { return -1, unix.EPIPE }})
+		c, peer := pair(t, l, &funcs{})
+		d := newLender(t, withReleaser)
+		if withReleaser {
+			c.SetReleaser(d.releaser)
+		}
+		c.PauseRead()
+		c.AppendCopies(d.lend())
+		d.back("queued")
+		if c.Pending() != 10 {
+			t.Errorf("%d bytes are queued, want 10", c.Pending())
+		}
+		l.settle()
+		if c.Closed() || c.writeErr == nil {
+			t.Fatalf("the case did not happen: closed %t, %v", c.Closed(), c.writeErr)
+		}
+		c.AppendCopies(d.lend())
+		d.back("after a failed write")
+		if c.Pending() != 0 || !c.out.empty() {
+			t.Errorf("%d bytes are queued after a failed write", c.Pending())
+		}
+		d.close()
+		c.Close(nil)
+		_ = unix.Close(peer)
+	}
+}

@@ -125,6 +125,228 @@ func TestRefuseAndCloseListener(t *testing.T) {
 	})
 }
 
+// copySender sends the pattern: by turns staged, copied together, by reference, and copied alone.
+type copySender struct {
+	funcs
+	t           *testing.T
+	at, size, n int
+	copies      int // bytes that were copied together
+}
+
+// next is a buffer of the next n bytes.
+func (s *copySender) next(n int) segment.Buffer {
+	p := make([]byte, n)
+	pattern(p, s.at)
+	s.at += n
+	return segment.Wrap(p, segment.DataBuffer)
+}
+
+func (s *copySender) OnFlush(c *Conn) {
+	for ; s.at < s.size && !c.Full(); s.n++ {
+		switch left := s.size - s.at; s.n % 6 {
+		case 0:
+			k := min(47, left)
+			pattern(c.Stage(k), s.at)
+			s.at += k
+		case 1, 2, 4: // two behind one another, and one alone; some longer than a chunk
+			var bufs []segment.Buffer
+			total := 0
+			for i := range 1 + s.n*31%200 {
+				k := min(1+i*s.n*7%1500, left-total)
+				if k == 0 {
+					break
+				}
+				bufs = append(bufs, s.next(k))
+				total += k
+			}
+			before, sent := c.Pending(), append([]segment.Buffer(nil), bufs...)
+			c.AppendCopies(bufs)
+			if c.Pending() != before+total {
+				s.t.Errorf("%d bytes more are queued, want %d", c.Pending()-before, total)
+			}
+			for _, b := range sent {
+				if !b.Released() {
+					s.t.Error("a copied buffer is not released")
+				}
+			}
+			s.copies += total
+		case 3:
+			c.AppendBuffer(s.next(min(CopyLimit+1000, left)))
+		default:
+			c.AppendBuffer(s.next(min(100, left)))
+		}
+	}
+	if s.at == s.size {
+		c.CloseWrite()
+	}
+}
+
+// What AppendCopies takes arrives like anything else, and in its place.
+func TestAppendCopies(t *testing.T) {
+	eachMode(t, func(t *testing.T, l *Loop) {
+		const size = 4 << 20
+		closed := newOnce()
+		s := &copySender{t: t, size: size}
+		s.close = func(_ *Conn, err error) {
+			if err != nil {
+				t.Errorf("closed with %v", err)
+			}
+			closed.done()
+		}
+		nc := dialNet(t, listen(t, l, func(*Conn) Handler { return s }))
+		readAll(t, nc, size)
+		_ = nc.Close()
+		wait(t, closed.c, "the end of the connection")
+		inTurn(t, l, func() {
+			if s.copies < size/2 {
+				t.Errorf("the case did not happen: %d of %d bytes were copied together", s.copies, size)
+			}
+		})
+	})
+}
+
+// lender is a pool whose buffers a connection gets, with or without a releaser between. Its owner is who holds the token.
+type lender struct {
+	t        *testing.T
+	pool     *segment.Pool
+	local    *segment.LocalPool
+	releaser *segment.Releaser
+}
+
+func newLender(t *testing.T, withReleaser bool) *lender {
+	t.Helper()
+	pool, err := segment.NewPool(segment.Config{SegmentSize: 256, Segments: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	local, err := pool.NewLocal(segment.LocalConfig{Required: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &lender{t: t, pool: pool, local: local}
+	if withReleaser {
+		d.releaser = local.NewReleaser()
+	}
+	return d
+}
+
+// lend returns three buffers of a word, one of no bytes, and no buffer: 10 bytes.
+func (d *lender) lend() []segment.Buffer {
+	var bufs []segment.Buffer
+	for _, word := range []string{"one ", "two ", "", "10"} {
+		b, ok := d.local.Take()
+		if !ok {
+			d.t.Errorf("nothing to take: %+v", d.local.Stats())
+			return bufs
+		}
+		bufs = append(bufs, b.Resized(copy(b.Memory(), word)))
+	}
+	return append(bufs, segment.Buffer{})
+}
+
+// back fails the test unless the four came home, and are seen there without a Flush of the test's.
+func (d *lender) back(what string) {
+	d.t.Helper()
+	if n := d.local.Drain(); n != 4 || d.local.Stats().InUse != 0 {
+		d.t.Errorf("%s: %d buffers came home, want 4; %d are out", what, n, d.local.Stats().InUse)
+	}
+	if d.releaser != nil && d.releaser.Staged() != 0 {
+		d.t.Errorf("%s: %d returns are not flushed", what, d.releaser.Staged())
+	}
+}
+
+func (d *lender) close() {
+	if d.releaser != nil {
+		d.releaser.Close()
+	}
+	d.local.Close()
+	if u := d.pool.Usage(); u.Misuse.Total() != 0 {
+		d.t.Errorf("%+v", u.Misuse)
+	}
+	if err := d.pool.Close(); err != nil {
+		d.t.Error(err)
+	}
+}
+
+// lendTo makes a connection that is open, and stays so after an end of stream; nc is the other side.
+func lendTo(t *testing.T, l *Loop, withReleaser bool) (c *Conn, d *lender, nc net.Conn) {
+	t.Helper()
+	d = newLender(t, withReleaser)
+	opened := make(chan *Conn, 1)
+	h := &ending{end: func(*Conn) {}}
+	h.open = func(c *Conn) {
+		if d.releaser != nil {
+			c.SetReleaser(d.releaser)
+		}
+		opened <- c
+	}
+	nc = dialNet(t, listen(t, l, func(*Conn) Handler { return h }))
+	return <-opened, d, nc
+}
+
+// Who appends copies has the buffers back when the call returns, before anything is written.
+func TestAppendCopiesReleasesAtOnce(t *testing.T) {
+	eachMode(t, func(t *testing.T, l *Loop) {
+		for _, withReleaser := range []bool{false, true} {
+			c, d, nc := lendTo(t, l, withReleaser)
+			inTurn(t, l, func() {
+				c.AppendCopies(nil)
+				c.AppendCopies([]segment.Buffer{{}})
+				if !c.out.empty() || c.chunk != nil {
+					t.Errorf("%d pieces are queued for no bytes", c.out.len())
+				}
+				for range 3 {
+					c.AppendCopies(d.lend())
+					d.back("appended")
+				}
+				if c.Pending() != 30 || c.out.len() != 1 {
+					t.Errorf("%d bytes are queued in %d pieces, want 30 in one", c.Pending(), c.out.len())
+				}
+				d.close() // while they are queued: the connection holds none
+			})
+			got := make([]byte, 30)
+			if _, err := io.ReadFull(nc, got); err != nil || string(got) != "one two 10one two 10one two 10" {
+				t.Errorf("releaser %t: got %q, %v", withReleaser, got, err)
+			}
+		}
+	})
+}
+
+// On a connection that takes nothing any more they go home too, and nothing is queued.
+func TestAppendCopiesToDeafConn(t *testing.T) {
+	eachMode(t, func(t *testing.T, l *Loop) {
+		for _, withReleaser := range []bool{false, true} {
+			for _, how := range []string{"closed", "shut"} {
+				c, d, nc := lendTo(t, l, withReleaser)
+				end := func() {
+					if b, err := io.ReadAll(nc); err != nil || len(b) != 0 {
+						t.Errorf("%s: got %q, %v", how, b, err)
+					}
+				}
+				if how == "shut" {
+					inTurn(t, l, c.CloseWrite)
+					end()
+				}
+				inTurn(t, l, func() {
+					if how == "closed" {
+						c.Close(nil)
+					}
+					dirty := c.dirty
+					c.AppendCopies(d.lend())
+					d.back(how)
+					if c.Pending() != 0 || !c.out.empty() || c.chunk != nil || c.dirty != dirty {
+						t.Errorf("%s: %d bytes are queued, chunk %t, to be flushed: %t", how, c.Pending(), c.chunk != nil, c.dirty)
+					}
+					d.close()
+				})
+				if how == "closed" {
+					end()
+				}
+			}
+		}
+	})
+}
+
 // CloseAfterFlush: everything arrives although input lies unread, which would make a plain close a reset.
 func TestCloseAfterFlush(t *testing.T) {
 	eachMode(t, func(t *testing.T, l *Loop) {

@@ -163,8 +163,9 @@ func (c *Conn) releaseAll(bufs []segment.Buffer) {
 		segment.ReleaseAll(bufs)
 		return
 	}
-	for _, b := range bufs {
+	for i, b := range bufs {
 		c.releaser.Release(b)
+		bufs[i] = segment.Buffer{}
 	}
 	c.releaser.Flush()
 }

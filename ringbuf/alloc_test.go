@@ -30,6 +30,7 @@ func TestNothingAllocates(t *testing.T) {
 		"SPSC": func() {
 			s.Push(item{p, 1})
 			s.Stage(item{p, 2})
+			s.StageSlot().p = p
 			s.Publish()
 			s.PushBatch(src)
 			a, _ := s.Claim(4)
@@ -77,7 +78,10 @@ func TestNothingAllocates(t *testing.T) {
 			for range 20 {
 				d.PushBack(item{p, 1})
 				d.PushPriority(item{p, 2})
+				d.Append().p = p
 			}
+			d.DropFront()
+			d.DropBack()
 			d.Prioritize(d.Len() - 1)
 			d.Remove(3)
 			d.PopFront()

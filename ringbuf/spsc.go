@@ -126,7 +126,8 @@ func (q *SPSC[T]) stage(v T) bool {
 }
 
 // StageSlot is Stage for an item that the producer writes in its slot, after the call and before Publish or any other call of
-// its: it spares the copies of a large one. The slot holds the zero value if T holds pointers, else anything. nil: there is no room.
+// its: it spares the copies of a large one. The slot holds the zero value if T holds pointers and Claim was
+// never used, else anything. nil: there is no room.
 func (q *SPSC[T]) StageSlot() *T {
 	q.in.enter(spscProducer)
 	var slot *T

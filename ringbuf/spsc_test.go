@@ -83,6 +83,18 @@ func TestSPSCModel(t *testing.T) {
 				}
 				same(t, "Stage", q.Stage(v), ok)
 			},
+			"stageSlot": func(t *rapid.T) {
+				v := fresh(1)[0]
+				ok := twin.room() > 0
+				if ok {
+					twin.staged = append(twin.staged, v)
+				}
+				slot := q.StageSlot()
+				same(t, "StageSlot", slot != nil, ok)
+				if slot != nil {
+					*slot = v
+				}
+			},
 			"publish": func(t *rapid.T) { same(t, "Publish", q.Publish(), twin.publish()) },
 			"claim": func(t *rapid.T) {
 				n := size.Draw(t, "n")
@@ -286,6 +298,155 @@ func TestSPSCPushPublishesWhatWasStaged(t *testing.T) {
 	}
 }
 
+// TestSPSCStageSlot: items written in their slots are staged like others, in order with them, and seen once published.
+func TestSPSCStageSlot(t *testing.T) {
+	q := NewSPSC[int](4)
+	for lap := range 3 { // positions go round the end of the ring
+		write := func(v int) {
+			t.Helper()
+			slot := q.StageSlot()
+			if slot == nil {
+				t.Fatalf("lap %d: no room for %d", lap, v)
+			}
+			*slot = v
+		}
+		write(1)
+		if _, ok := q.Pop(); ok || !q.Empty() || q.Peek() != nil || q.Staged() != 1 {
+			t.Fatalf("lap %d: seen before it is published; %d staged", lap, q.Staged())
+		}
+		if !q.Stage(2) {
+			t.Fatalf("lap %d: no room for a second item", lap)
+		}
+		write(3)
+		if !q.Push(4) || q.Staged() != 0 || q.Len() != 4 {
+			t.Fatalf("lap %d: %d published, %d staged after Push", lap, q.Len(), q.Staged())
+		}
+		if slot := q.StageSlot(); slot != nil || q.Staged() != 0 {
+			t.Fatalf("lap %d: a slot in a full ring, %d staged", lap, q.Staged())
+		}
+		for want := 1; want <= 3; want++ {
+			if v, ok := q.Pop(); !ok || v != want {
+				t.Fatalf("lap %d: got %d, %t; want %d", lap, v, ok, want)
+			}
+		}
+		write(5)
+		if !q.Stage(6) {
+			t.Fatalf("lap %d: no room for another item", lap)
+		}
+		write(7)
+		if slot := q.StageSlot(); slot != nil {
+			t.Fatalf("lap %d: a slot in a ring that is full of staged items", lap)
+		}
+		var back []int
+		if n := q.Unstage(func(v int) { back = append(back, v) }); n != 3 || !slices.Equal(back, []int{5, 6, 7}) {
+			t.Fatalf("lap %d: took back %d: %v", lap, n, back)
+		}
+		if v, ok := q.Pop(); !ok || v != 4 || !q.Empty() {
+			t.Fatalf("lap %d: got %d, %t; want 4 and no more", lap, v, ok)
+		}
+		write(8) // so that the next lap begins elsewhere
+		if !q.Publish() {
+			t.Fatalf("lap %d: not published", lap)
+		}
+		if v, ok := q.Pop(); !ok || v != 8 {
+			t.Fatalf("lap %d: got %d, %t; want 8", lap, v, ok)
+		}
+	}
+}
+
+// TestSPSCStageSlotIsZero: a slot of items with pointers has nothing of those that lay in it, however they left it.
+func TestSPSCStageSlotIsZero(t *testing.T) {
+	type item struct {
+		p *int
+		n int
+	}
+	q := NewSPSC[item](4)
+	fresh := item{new(int), 1}
+	stage := func(way string) {
+		t.Helper()
+		for i := range q.Cap() {
+			slot := q.StageSlot()
+			if slot == nil {
+				t.Fatalf("%s: no room for item %d of %d", way, i, q.Cap())
+			}
+			if *slot != (item{}) {
+				t.Fatalf("%s: slot %d holds %v", way, i, *slot)
+			}
+			*slot = fresh
+		}
+	}
+	stage("new")
+	q.Publish()
+	for range 5 {
+		for _, v := range []struct {
+			way  string
+			back func()
+		}{
+			{"Pop", func() {
+				for range q.Cap() {
+					q.Pop()
+				}
+			}},
+			{"PopBatch", func() { q.PopBatch(make([]item, q.Cap())) }},
+			{"Peek and Consume", func() {
+				for range q.Cap() {
+					q.Peek().n++
+					q.Consume(1)
+				}
+			}},
+			{"View and Consume", func() {
+				a, b := q.View()
+				q.Consume(len(a) + len(b))
+			}},
+			{"Unstage", func() {
+				q.Pop()
+				q.Stage(fresh)
+				q.Unstage(nil)
+				q.PopBatch(make([]item, q.Cap()))
+			}},
+			{"one further", func() {
+				q.PopBatch(make([]item, q.Cap()))
+				q.Push(fresh)
+				q.Pop()
+			}},
+		} {
+			v.back()
+			stage(v.way)
+			q.Publish()
+		}
+	}
+	q.PopBatch(make([]item, q.Cap()))
+	q.Close()
+	if q.Push(fresh) || q.PushBatch([]item{fresh, fresh}) != 0 {
+		t.Fatal("a closed ring took something")
+	}
+	stage("refused")
+}
+
+// TestSPSCStageSlotAfterClose: what is staged in place stays the producer's, who gets it back.
+func TestSPSCStageSlotAfterClose(t *testing.T) {
+	q := NewSPSC[*int](4)
+	one, two, three := new(int), new(int), new(int)
+	*q.StageSlot() = one
+	q.Close()
+	*q.StageSlot() = two
+	if !q.Stage(three) || q.Staged() != 3 {
+		t.Fatalf("%d are staged, want 3", q.Staged())
+	}
+	if q.Publish() || q.Len() != 0 || !q.Drained() {
+		t.Fatal("a closed ring took something")
+	}
+	var back []*int
+	if n := q.Unstage(func(p *int) { back = append(back, p) }); n != 3 || !slices.Equal(back, []*int{one, two, three}) {
+		t.Fatalf("took back %d: %v", n, back)
+	}
+	for i, p := range q.buf {
+		if p != nil {
+			t.Errorf("slot %d still holds a pointer", i)
+		}
+	}
+}
+
 // TestSlotsForgetPointers: a ring keeps nothing alive that it has handed on.
 func TestSlotsForgetPointers(t *testing.T) {
 	s := NewSPSC[*int](4)
@@ -341,10 +502,13 @@ func TestSPSCCommitAndConsumeCheckTheirCount(t *testing.T) {
 
 func mustPanic(t *testing.T, what string, f func()) {
 	t.Helper()
-	defer func() {
-		if recover() == nil {
-			t.Errorf("%s: no panic", what)
-		}
-	}()
+	if !panics(f) {
+		t.Errorf("%s: no panic", what)
+	}
+}
+
+func panics(f func()) (did bool) {
+	defer func() { did = recover() != nil }()
 	f()
+	return false
 }

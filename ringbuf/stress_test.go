@@ -64,7 +64,7 @@ func TestStressSPSC(t *testing.T) {
 			producer.Go(func() {
 				defer q.Close()
 				for n := 1; n <= items; {
-					switch n % 4 {
+					switch n % 5 {
 					case 0: // one by one
 						if q.Push(makePayload(0, n)) {
 							n++
@@ -81,7 +81,18 @@ func TestStressSPSC(t *testing.T) {
 							src[i] = makePayload(0, n+i)
 						}
 						n += q.PushBatch(src)
-					case 3: // in place
+					case 3: // in slots, one behind the other
+						k := 0
+						for ; k < 3 && n+k <= items; k++ {
+							slot := q.StageSlot()
+							if slot == nil {
+								break
+							}
+							*slot = makePayload(0, n+k)
+						}
+						q.Publish()
+						n += k
+					case 4: // in place
 						a, b := q.Claim(min(3, items+1-n))
 						for i := range a {
 							a[i] = makePayload(0, n+i)

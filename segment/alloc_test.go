@@ -49,6 +49,17 @@ func TestNoAllocations(t *testing.T) {
 			b.Release()
 			l.Drain()
 		},
+		"release all": func() {
+			var bs [12]Buffer
+			for i := range 4 {
+				bs[3*i], _ = l.Take()
+				bs[3*i+1], _ = plain.Take()
+				bs[3*i+2] = Wrap(text, EventBuffer)
+			}
+			ReleaseAll(bs[:])
+			l.Drain()
+			plain.Drain()
+		},
 		"releaser": func() {
 			for range 20 {
 				b, _ := l.Take()

@@ -272,6 +272,8 @@ func ReleaseAll(bufs []Buffer) {
 		gone, err := b.dropRef()
 		switch {
 		case err != nil:
+			home.giveAll(first, last) // a report may panic
+			home, first = nil, nil
 			h.misuse(overRelease, err)
 		case !gone:
 		case h.kind != kindPooled || h.home == nil:

@@ -276,7 +276,7 @@ func (r *Reader) Finished() bool { return r.b.h == nil || r.seen < 0 }
 // Rest looks how many committed bytes Next would return, and whether nothing follows them because the builder has finished.
 func (r *Reader) Rest() (n int, finished bool) {
 	m := r.load()
-	return int(markLen(m) - r.pos), m < 0
+	return int(max(markLen(m)-r.pos, 0)), m < 0 // of a closed one the position stays
 }
 
 // DataAvailable looks whether there are committed bytes that Next would return.

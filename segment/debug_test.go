@@ -71,6 +71,30 @@ func TestDebugNamesBothStacks(t *testing.T) {
 	closeAll(t, p, l)
 }
 
+// ReleaseAll names the second release as Release does, and has forgotten the handle that it was of.
+func TestDebugReleaseAllNamesBothStacks(t *testing.T) {
+	p := mustPool(t, Config{Segments: 2, SegmentSize: 64})
+	l := mustLocal(t, p, LocalConfig{Name: "clicks", Required: 2})
+	bufs := []Buffer{takenHere(l), takenHere(l)}
+	releasedHere(bufs[0])
+	e := panicOf(t, func() { ReleaseAll(bufs) })
+	text := e.Error()
+	for _, want := range []string{"released twice", `"clicks"`, "takenHere", "releasedHere", "segment.ReleaseAll"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %q:\n%s", want, text)
+		}
+	}
+	if n := p.Usage().Misuse.OverRelease; n != 1 || !bufs[0].IsZero() {
+		t.Errorf("%d second releases were counted; forgotten: %t", n, bufs[0].IsZero())
+	}
+	ReleaseAll(bufs) // what is left
+	wrapped := Wrap([]byte("event"), EventBuffer)
+	if e := panicOf(t, func() { ReleaseAll([]Buffer{wrapped, wrapped}) }); !errors.Is(e, ErrReleased) || e.Segment != -1 {
+		t.Error(e)
+	}
+	closeAll(t, p, l)
+}
+
 // Every reference has an identity in debug builds, also beyond those that other builds tell apart.
 func TestDebugEveryReferenceIsTold(t *testing.T) {
 	p := mustPool(t, Config{Segments: 1, SegmentSize: 64})

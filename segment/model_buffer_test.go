@@ -280,6 +280,9 @@ func TestModelBuilder(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				for _, x := range readers {
+					if n, fin := x.r.Rest(); n != committed-x.pos || fin != finished {
+						t.Fatalf("%d bytes are left, finished %v; want %d, %v", n, fin, committed-x.pos, finished)
+					}
 					if x.r.Pos() != x.pos || x.r.DataAvailable() != (x.pos < committed) || x.r.Finished() != x.seen {
 						t.Fatalf("at %d, data %v, finished %v; want %d of %d, %v", x.r.Pos(), x.r.DataAvailable(), x.r.Finished(), x.pos,
 							committed, x.seen)

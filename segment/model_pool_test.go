@@ -246,7 +246,7 @@ func (m *poolMachine) Release(t *rapid.T) {
 	b, sub := x.held[i], x.subs[i]
 	x.held = append(x.held[:i], x.held[i+1:]...)
 	x.subs = append(x.subs[:i], x.subs[i+1:]...)
-	way := rapid.IntRange(0, 4).Draw(t, "way")
+	way := rapid.IntRange(0, 5).Draw(t, "way")
 	if rapid.Bool().Draw(t, "shared") {
 		b.Retain().Release()
 	}
@@ -263,6 +263,8 @@ func (m *poolMachine) Release(t *rapid.T) {
 	case 3:
 		b.Slice(0, 0).Release()
 		b.Release()
+	case 4: // with a view of it, and nothing
+		ReleaseAll([]Buffer{b.Slice(0, 0), {}, b})
 	default:
 		b.Release()
 	}
@@ -274,6 +276,18 @@ func (m *poolMachine) SetOverdraft(t *rapid.T) {
 	n := rapid.IntRange(0, 3).Draw(t, "overdraft")
 	x.real.SetOverdraft(n)
 	x.naive.overdraft = n
+}
+
+func (m *poolMachine) SetQuota(t *rapid.T) {
+	x := m.pick(t)
+	n := rapid.IntRange(-1, 4).Draw(t, "quota")
+	x.real.SetQuota(n)
+	if x.naive.quota = n; n <= 0 {
+		x.naive.quota = Unlimited
+	}
+	if got, want := x.real.Stats().Over, x.naive.over(); got != want {
+		t.Fatalf("quota %d: %d over, want %d", n, got, want)
+	}
 }
 
 func (m *poolMachine) Request(t *rapid.T) {
@@ -428,6 +442,7 @@ func TestModelPools(t *testing.T) {
 			"take again":   m.Take,
 			"release":      m.Release,
 			"overdraft":    m.SetOverdraft,
+			"quota":        m.SetQuota,
 			"request":      m.Request,
 			"releaseLoose": m.ReleaseLoose,
 			"resize":       m.Resize,

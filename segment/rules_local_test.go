@@ -3,6 +3,7 @@ package segment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -146,6 +147,70 @@ func TestLocalQuotaEdges(t *testing.T) {
 		}
 	}
 	closeAll(t, p, l)
+}
+
+// A quota that changes counts at once, for what subpartitions hold already, and at both edges from then on.
+func TestLocalSetQuota(t *testing.T) {
+	p := mustPool(t, Config{Segments: 12, SegmentSize: 32})
+	l := mustLocal(t, p, LocalConfig{Required: 12, Subpartitions: 3})
+	var zero, one []Buffer // of two subpartitions
+	for range 3 {
+		zero = append(zero, mustTakeFor(t, l, 0))
+	}
+	one = append(one, mustTakeFor(t, l, 1))
+	want := func(what string, over int) {
+		t.Helper()
+		if s := l.Stats(); s.Over != over || l.Available() != (over == 0) {
+			t.Fatalf("%s: %d over, available is %t; want %d over", what, s.Over, l.Available(), over)
+		}
+	}
+	set := func(quota, over int) {
+		t.Helper()
+		l.SetQuota(quota)
+		if u := p.AppendUsage(nil); u[0].Over != over {
+			t.Fatalf("quota %d: others see %d over, want %d", quota, u[0].Over, over)
+		}
+		want(fmt.Sprint("quota ", quota), over)
+	}
+	want("none at first", 0)
+	set(3, 1)
+	set(4, 0)
+	set(1, 2)
+	set(2, 1)
+	set(2, 1)
+	l.Put(zero[0]) // two left
+	want("one home, at the quota", 1)
+	l.Put(zero[1])
+	want("another, below it", 0)
+	one = append(one, mustTakeFor(t, l, 1))
+	want("another subpartition reaches it", 1)
+	one = append(one, mustTakeFor(t, l, 1)) // served all the same
+	want("and goes beyond", 1)
+	set(0, 0)
+	for range 4 {
+		one = append(one, mustTakeFor(t, l, 1))
+	}
+	want("no quota, with seven", 0)
+	set(7, 1)
+	set(-1, 0)
+	set(1, 2)
+	set(8, 0)
+	// What was released and not taken in yet counts until Available takes it in.
+	one[0].Release()
+	l.SetQuota(7)
+	if l.over != 1 || !l.Available() || l.over != 0 {
+		t.Fatalf("one of seven is on its way home: %d over", l.over)
+	}
+	for _, b := range append(one[1:], zero[2]) {
+		l.Put(b)
+	}
+	want("all home", 0)
+	set(1, 0) // nobody has one
+	closeAll(t, p, l)
+	l.SetQuota(1) // of a closed pool: nothing
+	if !l.Available() {
+		t.Fatal("a closed pool should be available, so that nobody waits for it")
+	}
 }
 
 // Shrinking (LocalBufferPool#setNumBuffers, and step 3 of recycling), as observed: size 6, all handed out, shrunk to 3.

@@ -102,6 +102,7 @@ func TestStressPools(t *testing.T) {
 					rs[j] = l.NewReleaser()
 					defer rs[j].Close()
 				}
+				var together []Buffer
 				for {
 					closed := q.Closed() // before the look: nothing is pushed after
 					b, ok := q.Pop()
@@ -109,6 +110,8 @@ func TestStressPools(t *testing.T) {
 						for _, r := range rs {
 							r.Flush() // before waiting
 						}
+						ReleaseAll(together)
+						together = together[:0]
 						if closed {
 							return
 						}
@@ -123,11 +126,16 @@ func TestStressPools(t *testing.T) {
 						}
 					}
 					r := rs[first&0xff]
-					switch rng.IntN(4) {
+					switch rng.IntN(5) {
 					case 0:
 						b.Release()
 					case 1:
 						r.Release(b)
+					case 4:
+						if together = append(together, b); len(together) == 6 {
+							ReleaseAll(together)
+							together = together[:0]
+						}
 					case 2: // shared with another goroutine
 						s := b.Slice(8, 8)
 						consuming.Go(func() {
