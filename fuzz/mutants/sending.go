@@ -40,7 +40,7 @@ var sending = []Mutant{
 		File:  "credit/pack.go",
 		Old:   "!finished || n == 0",
 		New:   "!finished && n < 0 || n == 0",
-		Tests: []string{"credit.TestPack", "credit.TestSenderModel"},
+		Tests: []string{"credit.TestPack"},
 	},
 	{
 		Name:  "packed-backlog-stays",
