@@ -13,5 +13,6 @@
 // partitions. Receiver: a ledger for each channel and a [Gate] for each input. Only server.go, server_limits.go and client.go bind them to
 // sockets.
 //
-// The protocol is that of Apache Flink's TaskManagers, byte for byte; a [Profile] selects the release line.
+// The protocol is that of Apache Flink's TaskManagers, byte for byte; a [Profile] selects the release line. In one thing a server
+// uses it as Flink's own does for files only: small buffers that wait behind one another share a message (pack.go, ServerOptions.NoPacking).
 package credit

@@ -38,6 +38,7 @@ func newBench() []*cobra.Command {
 	f.IntVar(&opt.Credit, "window", 0, "buffers that a channel may have under way, in place of the default: 10 is Flink's")
 	f.IntVar(&opt.Buffers, "buffers", 0, "segments that the sender's output holds, in place of the default")
 	f.Var(&frame, "frame", "use only so many bytes of each buffer, as if it was flushed early")
+	f.BoolVar(&opt.NoPacking, "no-packing", false, "each buffer goes in a message of its own, as Flink sends them")
 	f.Var(&record, "record", "size of a record, in place of the scenario's own")
 	f.IntVar(&opt.Batch, "batch", 0, "records that are written in one call, in place of the scenario's 64")
 	f.StringVar(&opt.Congestion, "congestion", "", "congestion control of the connections, in place of the system's (Linux): reno, cubic, bbr")

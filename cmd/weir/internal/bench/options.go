@@ -34,6 +34,8 @@ type Options struct {
 	Buffers int
 	// Frame is how many bytes of each buffer are used, as if it was flushed early; 0: all.
 	Frame int
+	// NoPacking: buffers of few bytes do not share messages.
+	NoPacking bool
 	// Record is the size of a record; 0: the scenario's.
 	Record int
 	// Batch is how many records are written in one call; 0: the scenario's, 1: each by itself.
@@ -59,7 +61,7 @@ func (o *Options) given() (flags []string) {
 		name string
 		is   bool
 	}{
-		{"channels", len(o.Points) > 0}, {"window", o.Credit != 0}, {"buffers", o.Buffers != 0}, {"frame", o.Frame != 0}, {"record", o.Record != 0},
+		{"channels", len(o.Points) > 0}, {"window", o.Credit != 0}, {"buffers", o.Buffers != 0}, {"frame", o.Frame != 0}, {"no-packing", o.NoPacking}, {"record", o.Record != 0},
 		{"batch", o.Batch != 0}, {"congestion", o.Congestion != ""}, {"park", o.Park}, {"task-goroutine", o.Task}, {"tasks", o.Tasks != 0}, {"tls", o.TLS},
 	} {
 		if f.is {
@@ -113,6 +115,7 @@ func (o *Options) describe() string {
 		{o.Credit > 0, fmt.Sprintf("a window of %d buffers", o.Credit)},
 		{o.Buffers > 0, fmt.Sprintf("%d buffers at the sender", o.Buffers)},
 		{o.Frame > 0, fmt.Sprintf("%d bytes a buffer", o.Frame)},
+		{o.NoPacking, "each in a message of its own"},
 		{o.Record > 0, fmt.Sprintf("records of %d bytes", o.Record)},
 		{o.Batch > 0, fmt.Sprintf("%d records a call", o.Batch)},
 		{o.Congestion != "", o.Congestion + " for congestion control"},
@@ -134,7 +137,7 @@ func (o *Options) describe() string {
 
 // node is the configuration that these options make of the default one.
 func (o *Options) node() (cfg weir.Config) {
-	cfg.Socket.Congestion = o.Congestion
+	cfg.Socket.Congestion, cfg.NoPacking = o.Congestion, o.NoPacking
 	if o.Park {
 		cfg.Poll = -1
 	}

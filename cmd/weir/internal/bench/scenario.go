@@ -41,7 +41,7 @@ type beside struct {
 
 var scenarios = []scenario{
 	{name: "bulk", does: "frames of 32 KiB over one channel; the sender stamps them, the receiver sums every word",
-		unit: "bytes", takes: "window buffers frame congestion park task-goroutine tls", send: sendBulk, receive: receiveBulk, beside: besideTLS},
+		unit: "bytes", takes: "window buffers frame no-packing congestion park task-goroutine tls", send: sendBulk, receive: receiveBulk, beside: besideTLS},
 	{name: "records", does: "records of 100 bytes over 8 channels, written in calls of 64 for each channel in turn, read one by one",
 		unit: "records", takes: "channels record batch window congestion park task-goroutine tls", send: sendRecords, receive: receiveRecords},
 	{name: "fan", does: "frames of 32 KiB over 64 channels on one connection, one of which a task of its own writes and another reads: that reader stops",
