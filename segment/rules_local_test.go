@@ -574,3 +574,27 @@ func TestLocalCallbackMayUseThePool(t *testing.T) {
 	}
 	closeAll(t, p)
 }
+
+// TestLocalSpare: what no pool may ever have.
+func TestLocalSpare(t *testing.T) {
+	p := mustPool(t, Config{Segments: 20, SegmentSize: 64})
+	spare := func(l *LocalPool, want int) {
+		t.Helper()
+		if got := l.Spare(); got != want {
+			t.Errorf("%d segments are spare, want %d", got, want)
+		}
+	}
+	a := mustLocal(t, p, LocalConfig{Name: "a", Required: 2, Max: 5})
+	spare(a, 15)
+	b := mustLocal(t, p, LocalConfig{Name: "b", Required: 4})
+	spare(a, 11)
+	c := mustLocal(t, p, LocalConfig{Name: "c", Required: 1, Max: 30})
+	spare(b, 0)
+	a.Drain() // takes notice of its smaller share
+	if a.Size() >= 5 || b.Size() != 4 || a.Size()+b.Size()+c.Size() != 20 {
+		t.Errorf("sizes %d, %d, %d of 20", a.Size(), b.Size(), c.Size())
+	}
+	c.Close()
+	spare(b, 11)
+	closeAll(t, p, a, b)
+}
