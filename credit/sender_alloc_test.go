@@ -22,6 +22,29 @@ func TestSendAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestPackAllocatesNothing: small buffers that share messages.
+func TestPackAllocatesNothing(t *testing.T) {
+	r := packRig(t, PartitionConfig{Exclusive: 2}, 64, 1024, 1)
+	r.drop = true
+	var d ServerDecoder
+	credit := AppendAddCredit(nil, senderChannel(0), 1)
+	alloctest.Zero(t, 100, 500, func() {
+		for range 32 {
+			b, _ := r.w.Take(0)
+			r.w.Add(0, segment.ReadAll(b.Resized(20)), 0)
+		}
+		r.pump()
+		if err := d.Feed(credit, r.core); err != nil {
+			t.Fatal(err)
+		}
+		r.local.Drain()
+	})
+	if s := r.core.sched.stats; s.Packed < 500 || s.Packed != s.Data {
+		t.Errorf("%+v", s)
+	}
+	r.close()
+}
+
 // TestFlushAllocatesNothing: partial buffers, sent by the flush timer.
 func TestFlushAllocatesNothing(t *testing.T) {
 	c := newSenderCycle(t, 64, 64)
