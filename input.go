@@ -88,6 +88,8 @@ type InputConfig struct {
 const (
 	defaultWait     = 30 * time.Second
 	defaultFloating = 8
+	// linkRoom is how many buffers fit between the loop and an input at least: messages may hold many. What finds no room waits at the loop.
+	linkRoom = 128
 	// windowTotal is shared out among the channels of an input: 64 buffers keep a socket busy, however many channels there are.
 	windowTotal = 64
 	maxWindow   = 32
@@ -250,7 +252,7 @@ func (n *Node) NewInput(cfg InputConfig) (*Input, error) {
 // start makes all of an input. An error leaves nothing behind.
 func (in *Input) start() error {
 	n, cfg := in.node, &in.cfg
-	link := in.gate.NewLink(max(cfg.segments(), 1024), n.loop.Wake)
+	link := in.gate.NewLink(max(cfg.segments(), linkRoom), n.loop.Wake)
 	for ch := range in.gate.Channels() {
 		in.gate.SetUpstream(ch, link)
 	}
