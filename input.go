@@ -70,8 +70,8 @@ type InputConfig struct {
 	// handed out before the Checkpoint element and the channel's barrier. Its method runs during Next. Nil: nobody gets it, and
 	// an unaligned checkpoint cannot be restored from.
 	State credit.InputSink
-	// Exclusive is the number of buffers that each channel has for itself: 0 means 32 for a single channel, fewer for many, at least Flink's 2;
-	// up to 8 channels have as many more as their segments are smaller than 32 KiB (a single one a megabyte, at most 1024). Floating is how many more the channels share, by the backlog of each; 0 means 8. Negative means none. A single channel of
+	// Exclusive is the number of buffers that each channel has for itself: 0 means 32 for a single channel, fewer for many, at
+	// least Flink's 2. Floating is how many more the channels share, by the backlog of each; 0 means 8. Negative means none. A single channel of
 	// bulk is 1.1 times as fast with 2 and 70, and 64 buffers at its output, as credit then comes in portions of what the sender has ready; a
 	// round trip takes 1.3 times as long, as each message is answered by a grant (docs/performance.md).
 	Exclusive, Floating int
@@ -94,10 +94,6 @@ const (
 	windowTotal = 64
 	maxWindow   = 32
 	minWindow   = 2
-	// fewChannels have more small ones: what counts is bytes. With more channels there are more in any case.
-	fewChannels  = 8
-	leastSegment = 1 << 10  // smaller ones count as that,
-	mostSegment  = 32 << 10 // and larger ones as that
 	// provideLimit bounds how long a new input or output waits for memory that is its by right.
 	provideLimit = 5 * time.Second
 )
@@ -110,14 +106,9 @@ func (c InputConfig) channels() (n int) {
 	return n
 }
 
-// withDefaults is c with its defaults for segments of a size.
-func (c InputConfig) withDefaults(segment int) InputConfig {
+func (c InputConfig) withDefaults() InputConfig {
 	if c.Exclusive == 0 {
-		n, times := max(1, c.channels()), 1
-		if n <= fewChannels {
-			times = smaller(segment)
-		}
-		c.Exclusive = min(maxWindow*times, max(minWindow, windowTotal*times/n))
+		c.Exclusive = min(maxWindow, max(minWindow, windowTotal/max(1, c.channels())))
 	}
 	if c.Floating == 0 {
 		c.Floating = defaultFloating
@@ -131,9 +122,6 @@ func (c InputConfig) withDefaults(segment int) InputConfig {
 	}
 	return c
 }
-
-// smaller is how many times as many segments there are in a megabyte as there are of 32 KiB.
-func smaller(segment int) int { return mostSegment / min(max(segment, leastSegment), mostSegment) }
 
 // segments is what the input holds at most.
 func (c InputConfig) segments() int { return c.channels()*c.Exclusive + c.Floating }
@@ -211,7 +199,7 @@ type Input struct {
 // NewInput makes an input and starts to connect to its senders. What goes wrong with one of them comes from Next. Its memory is
 // Exclusive segments for each channel, and Floating; the error says if that is too much.
 func (n *Node) NewInput(cfg InputConfig) (*Input, error) {
-	cfg = cfg.withDefaults(n.cfg.SegmentSize)
+	cfg = cfg.withDefaults()
 	channels := cfg.channels()
 	if channels < 1 {
 		return nil, errors.New("weir: input without sources")

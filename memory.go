@@ -13,11 +13,11 @@ func MemoryNeeded(cfg Config, outputs []OutputConfig, inputs []InputConfig) int6
 	cfg = cfg.withDefaults()
 	n := 0
 	for _, o := range outputs {
-		o = o.withDefaults(cfg.SegmentSize)
+		o = o.withDefaults()
 		n += max(o.Buffers, o.Subpartitions+1) + overdraft
 	}
 	for _, in := range inputs {
-		n += in.withDefaults(cfg.SegmentSize).segments()
+		n += in.withDefaults().segments()
 	}
 	return int64(n) * int64(cfg.SegmentSize)
 }

@@ -44,11 +44,9 @@ type OutputConfig struct {
 	// MaxParallelism is the number of key groups; 0 means Flink's default for Subpartitions.
 	MaxParallelism int
 	// Buffers is the most segments that the output holds; 0 means 32, of a blocking output 128, or what Flink takes if that is more: 2 for
-	// each subpartition and 8. With up to 8 subpartitions and segments below 32 KiB it is a megabyte, and two of such as are copied on
-	// their way out (up to 4 KiB), at most 2048.
-	// More do not make an output faster that is sent at once: all are in use before a writer waits, and a megabyte
-	// stays in a cache; with up to 8 subpartitions an output of claimed buffers with few bytes grows by itself to as many bytes, in at most 1024
-	// segments, while the node has them to spare. But 64 do where the consumer's credit follows the backlog (InputConfig.Floating).
+	// each subpartition and 8. More do not make an output faster that is sent at once: all are in use before a writer waits, and a megabyte
+	// stays in a cache. They help where frames are small and the consumer has a larger window, and 64 where its credit follows the backlog
+	// (InputConfig.Floating).
 	Buffers int
 	// BuffersPerSubpartition is how many of them a subpartition may hold before the writer waits; 0 means three quarters of
 	// Buffers divided by Subpartitions, at least Flink's 10.
@@ -77,23 +75,17 @@ const (
 	minQuota             = 10
 	overdraft            = 20
 	maxSubpartitions     = 1 << 15
-	mostSmall            = 1024 // segments of an output of few subpartitions whose buffers are small
+	roomForSmall         = 900 // buffers between the writer and the loop at least: many small ones share a segment
 )
 
-// withDefaults is c with its defaults for segments of a size.
-func (c OutputConfig) withDefaults(segment int) OutputConfig {
+func (c OutputConfig) withDefaults() OutputConfig {
 	if c.Subpartitions == 0 {
 		c.Subpartitions = 1
 	}
 	if c.Buffers == 0 {
 		least := defaultOutputBuffers
-		if c.Subpartitions <= fewChannels {
-			if least *= smaller(segment); segment <= netio.CopyLimit {
-				least *= 2
-			}
-		}
 		if c.Blocking != nil {
-			least = max(least, defaultFileBuffers)
+			least = defaultFileBuffers
 		}
 		c.Buffers = max(least, 2*c.Subpartitions+8)
 	}
@@ -135,7 +127,6 @@ type Output struct {
 	encoded  []byte // of elements other than records
 	lent     segment.Buffer
 	lentTo   int
-	times    int // how many times cfg.Buffers it may hold if they are small
 	readyFn  func() bool
 	resumeFn func() bool
 	resumed  error
@@ -154,15 +145,11 @@ type Output struct {
 // NewOutput makes an output and lets consumers find it. Its guarantee of memory is a segment more than it has subpartitions; the
 // error says if that is too much. If others hold it, beyond their own guarantee, NewOutput waits for it for up to 5 s.
 func (n *Node) NewOutput(cfg OutputConfig) (*Output, error) {
-	given := cfg.Buffers != 0
-	cfg = cfg.withDefaults(n.cfg.SegmentSize)
+	cfg = cfg.withDefaults()
 	if cfg.Subpartitions < 1 || cfg.Subpartitions > maxSubpartitions {
 		return nil, fmt.Errorf("weir: output %q with %d subpartitions: want 1 to %d", cfg.Name, cfg.Subpartitions, maxSubpartitions)
 	}
-	o := &Output{node: n, cfg: cfg, groups: cfg.MaxParallelism, times: 1}
-	if !given && cfg.Subpartitions <= fewChannels {
-		o.times = max(1, mostSmall/cfg.Buffers)
-	}
+	o := &Output{node: n, cfg: cfg, groups: cfg.MaxParallelism}
 	if o.groups == 0 {
 		o.groups = serde.DefaultMaxParallelism(cfg.Subpartitions)
 	}
@@ -190,7 +177,6 @@ func (o *Output) open(ctx context.Context) (err error) {
 	if cfg.Blocking != nil {
 		return o.openBlocking(ctx)
 	}
-	most := max(cfg.Buffers, cfg.Subpartitions+1)
 	sink, index, wake := cfg.State, 0, (func())(nil)
 	if t := cfg.Task; t != nil {
 		index = len(t.outputs) - 1
@@ -198,7 +184,7 @@ func (o *Output) open(ctx context.Context) (err error) {
 	}
 	o.pool, err = o.node.pool.NewLocal(segment.LocalConfig{
 		Name: "output " + cfg.Name, Purpose: segment.Send,
-		Required: cfg.Subpartitions + 1, Max: most,
+		Required: cfg.Subpartitions + 1, Max: max(cfg.Buffers, cfg.Subpartitions+1),
 		Subpartitions: cfg.Subpartitions, Quota: cfg.BuffersPerSubpartition, Overdraft: overdraft,
 		Wake: wake,
 	})
@@ -216,8 +202,7 @@ func (o *Output) open(ctx context.Context) (err error) {
 		exclusive = 0
 	}
 	o.part, o.out, err = credit.NewPartition(credit.PartitionConfig{
-		ID: *cfg.ID, Subpartitions: cfg.Subpartitions, Pool: o.pool, Segments: max(cfg.Buffers*o.times, most) + overdraft,
-		Small:     credit.Small{Required: cfg.Subpartitions + 1, Max: most, Quota: cfg.BuffersPerSubpartition, Times: o.times},
+		ID: *cfg.ID, Subpartitions: cfg.Subpartitions, Pool: o.pool, Segments: max(cfg.Buffers, cfg.Subpartitions+1, roomForSmall) + overdraft,
 		Exclusive: exclusive, Profile: o.node.cfg.Flink, Wake: o.node.loop.Kick,
 		OnConsumed: func(int) { o.consumed() }, OnReleased: o.consumed, Sink: sink,
 		Events: 5*cfg.Subpartitions + 64 + cfg.Task.recovered(index),

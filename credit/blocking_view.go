@@ -105,7 +105,7 @@ func (v *blockingView) Poll(p *Polled) bool {
 	}
 	s := v.slot(v.polled)
 	v.polled++
-	p.Buf, p.Type, p.Sizes = s.buf, s.typ, s.sizes
+	p.Buf, p.More, p.Type, p.Sizes = s.buf, nil, s.typ, s.sizes
 	s.buf = segment.Buffer{}
 	if p.Type.IsBuffer() {
 		v.data--

@@ -9,10 +9,11 @@ import "github.com/weirflow/weir/segment"
 // buffer anyway.
 
 const (
-	// packPart is the longest buffer that is packed. It is copied, twice; a receiver puts longer ones straight into its segments (landLeast).
+	// packPart is the longest buffer that is packed: a receiver puts longer ones straight into its segments.
 	packPart = landLeast
-	// packParts is the most buffers in one message.
+	// packParts is the most buffers in one message, and packMost the most bytes, if the receiver's segments have room for so many.
 	packParts = 256
+	packMost  = 32 << 10
 )
 
 // packer is an Outbound whose receiver takes several buffers in one message.
@@ -36,14 +37,47 @@ type packed struct {
 	sizes []int32
 }
 
-// pack adds to p, a buffer of data that was just polled, those behind it that go out with it: at most limit bytes in all.
-func (s *Subpartition) pack(p *Polled, limit int) {
+// weigh is how much of a message a buffer takes up.
+func (s *Subpartition) weigh(r *segment.Reader) int32 {
+	if n := r.Written(); r.Finished() && n <= packPart {
+		return int32(n)
+	}
+	return int32(s.part.packLimit)
+}
+
+// leaves takes a data buffer off the counts.
+func (s *Subpartition) leaves(weight int32) {
+	s.dataCount--
+	s.weight -= int(weight)
+}
+
+// packedBacklog is Backlog in messages of several buffers, about as many as there will be, and one if there is anything. A receiver that was told of each buffer would
+// keep credit for it that nobody uses.
+func (s *Subpartition) packedBacklog() int32 {
+	n, limit := s.Backlog(), s.packLimit()
+	return min(n, max(1, int32((s.weight+limit-1)/limit)))
+}
+
+// packLimit is the most bytes of a message of several buffers. A receiver that wishes for small ones (debloating) wants that little for a
+// credit.
+func (s *Subpartition) packLimit() int {
+	limit := s.part.packLimit
+	if wish := int(s.part.shared.sub(s.index).hint.Load()); wish > 0 {
+		limit = min(limit, wish)
+	}
+	return limit
+}
+
+// pack adds to p, a buffer of data that was just polled, those behind it that go out with it.
+func (s *Subpartition) pack(p *Polled) {
+	limit := s.packLimit()
 	total := p.Buf.Len()
 	if total == 0 || total > packPart || !p.Type.IsBuffer() || p.Buf.Compressed() {
 		return
 	}
 	k := &s.part.packed
 	k.bufs, k.sizes = k.bufs[:0], append(k.sizes[:0], int32(total))
+	last := &p.Buf
 	for len(k.sizes) < packParts && s.queue.PriorityLen() == 0 {
 		front := s.queue.Front()
 		if front == nil || front.r.Type() != p.Type {
@@ -57,14 +91,19 @@ func (s *Subpartition) pack(p *Polled, limit int) {
 		if s.queue.Len() == 1 {
 			s.flushRequested = false
 		}
+		s.leaves(front.weight)
 		s.queue.DropFront()
-		s.dataCount--
 		total += n
-		k.bufs, k.sizes = append(k.bufs, b), append(k.sizes, int32(n))
+		k.sizes = append(k.sizes, int32(n))
+		var joined bool
+		if *last, joined = last.Join(b); !joined {
+			k.bufs = append(k.bufs, b)
+			last = &k.bufs[len(k.bufs)-1]
+		}
 	}
-	if len(k.bufs) > 0 {
+	if more := len(k.sizes) - 1; more > 0 {
 		p.More, p.Sizes = k.bufs, k.sizes
-		s.seq += int32(len(k.bufs))
-		p.Backlog, p.Next = s.Backlog(), s.next()
+		s.seq += int32(more)
+		p.Next = s.next()
 	}
 }

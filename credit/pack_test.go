@@ -232,3 +232,69 @@ func TestCancelPacked(t *testing.T) {
 	p.r.gate.leave(&p.r.gate.chans[0])
 	p.close() // finds what did not come home
 }
+
+// TestPackedForWishes: a receiver that wishes for buffers of a size (debloating) gets no more than that for a credit.
+func TestPackedForWishes(t *testing.T) {
+	r := packRig(t, PartitionConfig{Exclusive: 2}, 16, 64, 9)
+	r.feed(AppendNewBufferSize(nil, senderChannel(0), 7))
+	r.texts("abc", "def", "gh", "ijklmno", "p")
+	r.sends("a wish of 7", `0 DATA_BUFFER "abcdef" [3 3] backlog 2`, `2 DATA_BUFFER "gh" [] backlog 1`,
+		`3 DATA_BUFFER "ijklmno" [] backlog 0`, `4 DATA_BUFFER "p" [] backlog 0`)
+	r.close()
+}
+
+// TestPackedBacklog: a receiver is told of messages, not of the buffers in them: it would keep credit that nobody uses.
+func TestPackedBacklog(t *testing.T) {
+	r := packRig(t, PartitionConfig{Exclusive: 2}, 64, 64, 9)
+	full := string(bytes.Repeat([]byte("x"), 64))
+	r.texts(full)
+	for range 20 {
+		r.texts("y")
+	}
+	r.texts(full, full)
+	var got []int32
+	for _, m := range r.take() {
+		got = append(got, m.Backlog)
+	}
+	// 20 bytes and two full ones are three messages; the last buffer is not known to be complete.
+	if want := []int32{3, 1, 0, 0}; !slices.Equal(got, want) {
+		t.Errorf("backlogs %v, want %v", got, want)
+	}
+	r.close()
+
+	// A channel that has little to say leaves the floating credit to the others.
+	p := newPair(t, 2, 1, 8, rigConfig{packs: true})
+	p.s.buffer(0, make([]byte, 32), true)
+	for range 20 {
+		p.s.buffer(0, []byte("y"), true)
+	}
+	p.flushOut()
+	for range 20 {
+		p.s.buffer(1, make([]byte, 32), true)
+	}
+	var held []segment.Buffer
+	for range 2 { // read all of channel 0 first
+		for {
+			it, st, err := p.r.gate.Poll()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if st != Ready {
+				break
+			}
+			if it.Channel == 1 {
+				held = append(held, it.Buf)
+				continue
+			}
+			it.Buf.Release()
+		}
+		p.flushOut()
+	}
+	if n := len(held); n < 6 {
+		t.Errorf("the busy channel got %d buffers through while the other was idle, of 9 that its gate has", n)
+	}
+	for _, b := range held {
+		b.Release()
+	}
+	p.close()
+}

@@ -21,8 +21,6 @@ type PartitionConfig struct {
 	// Segments is how many segments of Pool can be in use at once (its Max and Overdraft): the ring between the halves
 	// has room for as many.
 	Segments int
-	// Small lets the pool grow while buffers are small.
-	Small Small
 	// Events is the room for events, flushes and commands in that ring; 0: four for each subpartition and 64. What finds
 	// no room waits at the writer.
 	Events int
@@ -119,9 +117,10 @@ type Partition struct {
 	writerClosed  bool
 	registry      *Registry // where it is registered; nil: nowhere
 
-	packed  packed
-	scratch []segment.Buffer // for copies of overtaken data
-	event   event.Event      // for decoding barriers
+	packed    packed
+	packLimit int              // bytes of a message of several buffers
+	scratch   []segment.Buffer // for copies of overtaken data
+	event     event.Event      // for decoding barriers
 }
 
 // ErrConfig: a configuration that cannot work.
@@ -147,6 +146,7 @@ func NewPartition(cfg PartitionConfig) (*Partition, *PartitionWriter, error) {
 		id:            cfg.ID,
 		profile:       cfg.Profile,
 		emptyMessages: cfg.Exclusive == 0,
+		packLimit:     min(cfg.Pool.SegmentSize(), packMost),
 		sink:          cfg.Sink,
 		shared:        shared,
 		// Every segment, if each is in one subpartition, and the events.

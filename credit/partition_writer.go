@@ -12,7 +12,7 @@ import (
 // (netio.BatchBytes): that is a matter of bytes, not of buffers. wakeMost bounds the number of small ones.
 const (
 	wakeBytes = 768 << 10
-	wakeMost  = 1024
+	wakeMost  = 768
 )
 
 // PartitionWriter is the writer half of a partition: what one goroutine, the task, writes through. It fits
@@ -31,12 +31,11 @@ type PartitionWriter struct {
 	finished []bool
 	closed   bool
 	part     *Partition // the loop half, for the glue only
-	small    smallBuffers
 }
 
 func newPartitionWriter(p *Partition) *PartitionWriter {
 	return &PartitionWriter{ring: p.ring, shared: p.shared, pool: p.cfg.Pool, wake: p.cfg.Wake,
-		finished: make([]bool, len(p.subs)), part: p, small: newSmallBuffers(p.cfg.Small, p.cfg.Pool.SegmentSize())}
+		finished: make([]bool, len(p.subs)), part: p}
 }
 
 // Partition returns the loop half.
@@ -60,13 +59,9 @@ func (w *PartitionWriter) Add(sub int, r segment.Reader, partial int) (hint int,
 		r.Close()
 		return -1, false
 	}
-	full := w.pool.SegmentSize()
-	size := full
+	size := w.pool.SegmentSize()
 	if r.Finished() {
 		size = r.Written()
-	}
-	if w.small.cfg.Times > 1 && w.small.added(size, full) {
-		w.adapt(full)
 	}
 	w.add(sub, partial, r)
 	w.bytesUp += size

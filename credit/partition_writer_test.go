@@ -33,7 +33,7 @@ func TestWriterWakesForBytes(t *testing.T) {
 		t.Errorf("a writer wakes the loop for %d full buffers, a call has room for %d with their headers", wakes, sends)
 	}
 	for name, c := range map[string]struct{ bytes, want int }{
-		"full": {size, wakeBytes / size}, "small": {1 << 10, wakeBytes >> 10}, "tiny": {100, wakeMost}, "open": {-1, wakeBytes / size},
+		"full": {size, wakeBytes / size}, "small": {2 << 10, wakeBytes / (2 << 10)}, "tiny": {100, wakeMost}, "open": {-1, wakeBytes / size},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wakes := 0

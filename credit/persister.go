@@ -11,7 +11,8 @@ import (
 type InputSink interface {
 	// InputData brings one buffer of a channel, in the channel's order. The buffer is lent: an implementation that keeps it
 	// retains it. seq is the buffer's sequence number. A buffer of type segment.RecoveryMetadata ends what a channel over
-	// several subpartitions held when the checkpoint started. Called by the task only.
+	// several subpartitions held when the checkpoint started. Called by the task only, in the middle of a poll
+	// or a Fill: it must not call the gate.
 	InputData(checkpoint int64, channel int, seq int32, b segment.Buffer)
 }
 

@@ -80,7 +80,6 @@ var errNoCredit = errors.New("no credit available")
 
 // take takes the next message off the view, into p. more: the view has something that may be sent now.
 func (r *Reader) take(p *Polled) (more, ok bool, err error) {
-	p.More = nil
 	if !r.view.Poll(p) {
 		return false, false, nil
 	}

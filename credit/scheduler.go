@@ -113,11 +113,11 @@ func (s *Scheduler) send(r *Reader, p *Polled) {
 		s.stats.Events++
 	}
 	more := 0
-	if len(p.More) > 0 {
-		for _, n := range p.Sizes[1:] {
-			more += int(n)
-		}
-		h.Size += int32(more)
+	for i := range p.More {
+		more += p.More[i].Len()
+	}
+	h.Size += int32(more)
+	if len(p.Sizes) > 1 {
 		s.stats.Packed++
 	}
 	s.stats.Bytes += uint64(h.Size)

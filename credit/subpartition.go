@@ -12,6 +12,7 @@ type element struct {
 	r segment.Reader
 	// partial is the number of bytes at the beginning that continue a record of the buffer before; negative: unknown.
 	partial int32
+	weight  int32 // of data: see weigh
 }
 
 // Subpartition is the queue of one consumer's data in a pipelined partition (PipelinedSubpartition): a state machine
@@ -25,6 +26,7 @@ type Subpartition struct {
 	queue ringbuf.Deque[element]
 	// dataCount is the number of data elements in queue.
 	dataCount int32
+	weight    int // sum of their weights
 	// seq is the next sequence number; it wraps.
 	seq            int32
 	flushRequested bool // the writer wants partial data delivered
@@ -113,6 +115,8 @@ func (s *Subpartition) addElement(r segment.Reader, partial int32, end bool) boo
 			s.makePromise(&e.r)
 		} else if t.IsBuffer() {
 			s.dataCount++
+			e.weight = s.weigh(&r)
+			s.weight += int(e.weight)
 			if !r.Finished() {
 				s.part.markDirty(s)
 			}
@@ -176,8 +180,8 @@ func (s *Subpartition) reclaim() {
 		}
 	default:
 		last.r.Close()
+		s.leaves(last.weight)
 		s.queue.PopFront()
-		s.dataCount--
 	}
 }
 
@@ -205,10 +209,10 @@ func (s *Subpartition) poll(p *Polled) bool {
 			s.flushRequested = false
 		}
 		if finished {
-			s.queue.DropFront()
 			if p.Type.IsBuffer() {
-				s.dataCount--
+				s.leaves(front.weight)
 			}
+			s.queue.DropFront()
 		}
 		// A finished buffer without bytes is sent only if the consumer may have reserved a floating buffer for it.
 		if buf.IsZero() && !(finished && s.part.emptyMessages && p.Type.IsBuffer()) {
@@ -225,7 +229,7 @@ func (s *Subpartition) poll(p *Polled) bool {
 	}
 	p.Backlog = s.Backlog()
 	p.Next = s.next()
-	p.Seq, p.Subpartition, p.Sizes = s.seq, s.index, nil
+	p.Seq, p.Subpartition, p.Sizes, p.More = s.seq, s.index, nil, nil
 	s.seq++
 	return true
 }
@@ -289,7 +293,7 @@ func (s *Subpartition) openView(l ViewListener) *subView {
 	s.viewCreated = true
 	s.view = &subView{s: s, listener: l}
 	if r, ok := l.(*Reader); ok && r.Packs() {
-		s.view.limit = s.part.cfg.Pool.SegmentSize()
+		s.view.packs = true
 	}
 	return s.view
 }
@@ -320,7 +324,7 @@ func (s *Subpartition) release(cause error) {
 	s.part.shared.sub(s.index).released.Store(true)
 	s.part.shared.live.Add(-1)
 	s.queue.Clear(func(e element) { e.r.Close() })
-	s.dataCount = 0
+	s.dataCount, s.weight = 0, 0
 	s.breakPromise(cause)
 	s.view = nil
 	s.part.cfg.Pool.Notifier().Wake() // the writer may wait for a place in this queue

@@ -86,7 +86,7 @@ func (s *Subpartition) barrierOf(r *segment.Reader) (b *event.Barrier, ok bool) 
 	return &ev.Barrier, true
 }
 
-// makePromise is called for a timeoutable barrier before it is queued.
+// makePromise is called for a timeoutable barrier that was just queued.
 func (s *Subpartition) makePromise(r *segment.Reader) {
 	b, ok := s.barrierOf(r)
 	if !ok {

@@ -63,7 +63,7 @@ type Polled struct {
 type subView struct {
 	s        *Subpartition
 	listener ViewListener
-	limit    int // bytes that are packed into one message; 0: none
+	packs    bool // several buffers into one message
 	released bool
 }
 
@@ -71,8 +71,9 @@ func (v *subView) Poll(p *Polled) bool {
 	if !v.s.poll(p) {
 		return false
 	}
-	if v.limit > 0 {
-		v.s.pack(p, v.limit)
+	if v.packs {
+		v.s.pack(p)
+		p.Backlog = v.s.packedBacklog()
 	}
 	return true
 }
@@ -81,6 +82,9 @@ func (v *subView) Poll(p *Polled) bool {
 func (v *subView) Available(credit bool) (bool, int32) {
 	if v.s.released && v.s.part.cause != nil && !v.s.part.cfg.SilentFailure {
 		return true, 0
+	}
+	if v.packs {
+		return v.s.available(credit), v.s.packedBacklog()
 	}
 	return v.s.available(credit), v.s.Backlog()
 }

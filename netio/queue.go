@@ -46,7 +46,7 @@ func (q *queue) grow() {
 	q.ring, q.head, q.tail = ring, 0, uint32(n)
 }
 
-// chunkSize is the length of a staging piece: 8 of them make a batch of small frames.
+// chunkSize is the length of a staging piece: some 13 of them make a batch of small frames.
 const chunkSize = 64 << 10
 
 // chunksKept bounds what an idle loop keeps: two batches.

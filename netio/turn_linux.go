@@ -148,7 +148,7 @@ const fewConns = 3
 // sysFew tells whether polling may read from one socket between two questions to the kernel: there are few, the kernel reports all that
 // comes for them, and none waits for room.
 func (l *Loop) sysFew() bool {
-	if l.sys.last == nil || len(l.conns) > fewConns || len(l.raised) > 0 {
+	if c := l.sys.last; c == nil || c.sys.mask&unix.EPOLLIN == 0 || len(l.conns) > fewConns || len(l.raised) > 0 {
 		return false
 	}
 	for _, c := range l.conns {

@@ -155,6 +155,17 @@ func (b Buffer) Resized(n int) Buffer {
 	return b
 }
 
+// Join returns one handle for b and for next, if that is the window right behind b's in the same segment, and true. It passes b's
+// reference on and gives up next's. Else it returns b and false, and next is still the caller's.
+func (b Buffer) Join(next Buffer) (Buffer, bool) {
+	if b.h == nil || b.h != next.h || (b.meta^next.meta)&^(0xffff<<refShift) != 0 || b.off()+uint32(b.Len()) != next.off() || b.Compressed() {
+		return b, false
+	}
+	b.win += uint64(next.Len())
+	next.Release()
+	return b, true
+}
+
 // Narrow returns the handle with the window [off, off+n) of the present window, keeping its reference. A window that does
 // not fit is a misuse and leaves b as it is.
 func (b Buffer) Narrow(off, n int) Buffer {

@@ -178,20 +178,6 @@ func (l *LocalPool) Name() string { return l.cfg.Name }
 // SegmentSize returns the size of a segment in bytes.
 func (l *LocalPool) SegmentSize() int { return l.pool.cfg.SegmentSize }
 
-// SetQuota changes how many segments of a subpartition make the pool unavailable; 0: no number does.
-func (l *LocalPool) SetQuota(n int) {
-	if n <= 0 {
-		n = Unlimited
-	}
-	l.cfg.Quota, l.over = n, 0
-	for _, c := range l.counts {
-		if int(c) >= n {
-			l.over++
-		}
-	}
-	l.publish()
-}
-
 // SetOverdraft changes how many segments Take may borrow beyond the size. Segments borrowed already stay until they are
 // released.
 func (l *LocalPool) SetOverdraft(n int) { l.cfg.Overdraft = max(n, 0) }

@@ -278,18 +278,6 @@ func (m *poolMachine) SetOverdraft(t *rapid.T) {
 	x.naive.overdraft = n
 }
 
-func (m *poolMachine) SetQuota(t *rapid.T) {
-	x := m.pick(t)
-	n := rapid.IntRange(-1, 4).Draw(t, "quota")
-	x.real.SetQuota(n)
-	if x.naive.quota = n; n <= 0 {
-		x.naive.quota = Unlimited
-	}
-	if got, want := x.real.Stats().Over, x.naive.over(); got != want {
-		t.Fatalf("quota %d: %d over, want %d", n, got, want)
-	}
-}
-
 func (m *poolMachine) Request(t *rapid.T) {
 	n := rapid.IntRange(0, 4).Draw(t, "n")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -442,7 +430,6 @@ func TestModelPools(t *testing.T) {
 			"take again":   m.Take,
 			"release":      m.Release,
 			"overdraft":    m.SetOverdraft,
-			"quota":        m.SetQuota,
 			"request":      m.Request,
 			"releaseLoose": m.ReleaseLoose,
 			"resize":       m.Resize,

@@ -33,21 +33,6 @@ func (l *LocalPool) Resize(required, most int) error {
 	return nil
 }
 
-// Spare returns how many segments no pool may ever hold: a pool whose maximum grows by as many takes nothing from the others.
-func (l *LocalPool) Spare() int {
-	p := l.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	spare := p.cfg.Segments - p.required
-	for avail, i := spare, 0; i < len(p.locals); i++ {
-		spare -= p.locals[i].room(avail)
-	}
-	return max(spare, 0)
-}
-
-// Size returns what the pool may hold now without overdraft: its maximum, or less if other pools are to have their share.
-func (l *LocalPool) Size() int { return l.size }
-
 // Grow is Resize by differences, which may be negative. An unlimited maximum stays so.
 func (l *LocalPool) Grow(required, most int) error {
 	m := l.cfg.Max

@@ -3,7 +3,6 @@ package segment
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 )
@@ -147,70 +146,6 @@ func TestLocalQuotaEdges(t *testing.T) {
 		}
 	}
 	closeAll(t, p, l)
-}
-
-// A quota that changes counts at once, for what subpartitions hold already, and at both edges from then on.
-func TestLocalSetQuota(t *testing.T) {
-	p := mustPool(t, Config{Segments: 12, SegmentSize: 32})
-	l := mustLocal(t, p, LocalConfig{Required: 12, Subpartitions: 3})
-	var zero, one []Buffer // of two subpartitions
-	for range 3 {
-		zero = append(zero, mustTakeFor(t, l, 0))
-	}
-	one = append(one, mustTakeFor(t, l, 1))
-	want := func(what string, over int) {
-		t.Helper()
-		if s := l.Stats(); s.Over != over || l.Available() != (over == 0) {
-			t.Fatalf("%s: %d over, available is %t; want %d over", what, s.Over, l.Available(), over)
-		}
-	}
-	set := func(quota, over int) {
-		t.Helper()
-		l.SetQuota(quota)
-		if u := p.AppendUsage(nil); u[0].Over != over {
-			t.Fatalf("quota %d: others see %d over, want %d", quota, u[0].Over, over)
-		}
-		want(fmt.Sprint("quota ", quota), over)
-	}
-	want("none at first", 0)
-	set(3, 1)
-	set(4, 0)
-	set(1, 2)
-	set(2, 1)
-	set(2, 1)
-	l.Put(zero[0]) // two left
-	want("one home, at the quota", 1)
-	l.Put(zero[1])
-	want("another, below it", 0)
-	one = append(one, mustTakeFor(t, l, 1))
-	want("another subpartition reaches it", 1)
-	one = append(one, mustTakeFor(t, l, 1)) // served all the same
-	want("and goes beyond", 1)
-	set(0, 0)
-	for range 4 {
-		one = append(one, mustTakeFor(t, l, 1))
-	}
-	want("no quota, with seven", 0)
-	set(7, 1)
-	set(-1, 0)
-	set(1, 2)
-	set(8, 0)
-	// What was released and not taken in yet counts until Available takes it in.
-	one[0].Release()
-	l.SetQuota(7)
-	if l.over != 1 || !l.Available() || l.over != 0 {
-		t.Fatalf("one of seven is on its way home: %d over", l.over)
-	}
-	for _, b := range append(one[1:], zero[2]) {
-		l.Put(b)
-	}
-	want("all home", 0)
-	set(1, 0) // nobody has one
-	closeAll(t, p, l)
-	l.SetQuota(1) // of a closed pool: nothing
-	if !l.Available() {
-		t.Fatal("a closed pool should be available, so that nobody waits for it")
-	}
 }
 
 // Shrinking (LocalBufferPool#setNumBuffers, and step 3 of recycling), as observed: size 6, all handed out, shrunk to 3.
@@ -573,28 +508,4 @@ func TestLocalCallbackMayUseThePool(t *testing.T) {
 		t.Fatalf("%d calls", calls)
 	}
 	closeAll(t, p)
-}
-
-// TestLocalSpare: what no pool may ever have.
-func TestLocalSpare(t *testing.T) {
-	p := mustPool(t, Config{Segments: 20, SegmentSize: 64})
-	spare := func(l *LocalPool, want int) {
-		t.Helper()
-		if got := l.Spare(); got != want {
-			t.Errorf("%d segments are spare, want %d", got, want)
-		}
-	}
-	a := mustLocal(t, p, LocalConfig{Name: "a", Required: 2, Max: 5})
-	spare(a, 15)
-	b := mustLocal(t, p, LocalConfig{Name: "b", Required: 4})
-	spare(a, 11)
-	c := mustLocal(t, p, LocalConfig{Name: "c", Required: 1, Max: 30})
-	spare(b, 0)
-	a.Drain() // takes notice of its smaller share
-	if a.Size() >= 5 || b.Size() != 4 || a.Size()+b.Size()+c.Size() != 20 {
-		t.Errorf("sizes %d, %d, %d of 20", a.Size(), b.Size(), c.Size())
-	}
-	c.Close()
-	spare(b, 11)
-	closeAll(t, p, a, b)
 }

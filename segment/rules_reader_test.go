@@ -158,3 +158,56 @@ func TestReaderRest(t *testing.T) {
 	l.Drain()
 	closeAll(t, p, l)
 }
+
+// TestJoin: neighbours in a segment become one window with one reference; whatever is not right behind stays by itself.
+func TestJoin(t *testing.T) {
+	p, l, misuses := onePool(t, 2, 64)
+	b, _ := l.Take()
+	w := MakeBuilder(b)
+	r := w.NewReader()
+	part := func(text string) Buffer {
+		t.Helper()
+		w.Append([]byte(text))
+		w.Commit()
+		b, _ := r.Next()
+		return b
+	}
+	ab, cd, ef := part("ab"), part("cd"), part("ef")
+	if _, ok := ab.Join(ef); ok {
+		t.Error("a gap was passed over")
+	}
+	if _, ok := cd.Join(ab); ok {
+		t.Error("what is in front was taken for what is behind")
+	}
+	if _, ok := ab.Join(cd.WithType(DataBuffer + 1)); ok {
+		t.Error("types were mixed")
+	}
+	if _, ok := ab.Join(Buffer{}); ok {
+		t.Error("joined nothing")
+	}
+	if _, ok := (Buffer{}).Join(ab); ok {
+		t.Error("nothing was joined")
+	}
+	other := filled(t, l, "cd")
+	slice := other.Slice(0, 2)
+	if _, ok := ab.Join(slice); ok {
+		t.Error("joined another segment")
+	}
+	slice.Release()
+	other.Release()
+	before := ab.Refs()
+	all, ok := ab.Join(cd)
+	if !ok || string(all.Bytes()) != "abcd" || all.Refs() != before-1 {
+		t.Fatalf("%v: %q, %d references, before %d", ok, all.Bytes(), all.Refs(), before)
+	}
+	if all, ok = all.Join(ef); !ok || string(all.Bytes()) != "abcdef" {
+		t.Fatalf("%v: %q", ok, all.Bytes())
+	}
+	r.Close()
+	w.Close()
+	if all.Refs() != 1 || len(*misuses) != 0 {
+		t.Errorf("%d references, misuse %v", all.Refs(), *misuses)
+	}
+	all.Release()
+	closeAll(t, p, l)
+}

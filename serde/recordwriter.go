@@ -72,6 +72,11 @@ type RecordWriter[O Output] struct {
 	scratch   []byte // of WriteValue
 	guess     int    // bytes that the next value may have
 	stats     WriterStats
+
+	small    []sharing // of whole buffers; nil: there were none
+	spare    segment.Buffer
+	spareSub int
+	shares   bool // small or spare hold something
 }
 
 // WriterStats counts what a writer finished.
@@ -189,7 +194,7 @@ func (w *RecordWriter[O]) write(sub, end int, head, body []byte) error {
 	binary.BigEndian.PutUint32(op.head[:], uint32(len(head)+len(body)))
 	op.nhead = lengthSize + copy(op.head[lengthSize:], head)
 	op.body, op.off, op.sub, op.end = body, 0, sub, end
-	if !w.admit() {
+	if !w.admit() && !(w.unshare() && w.admit()) {
 		op.body = nil
 		return ErrFull
 	}
@@ -284,6 +289,7 @@ func (w *RecordWriter[O]) begin() {
 // must know how much of it belongs to the old record.
 func (w *RecordWriter[O]) openSlot(slot *segment.Builder, charge int) bool {
 	op := &w.op
+	w.unshare()
 	b, ok := w.out.Take(charge)
 	if !ok {
 		return false

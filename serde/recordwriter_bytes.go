@@ -88,8 +88,14 @@ func (w *RecordWriter[O]) Lend(sub int) (segment.Buffer, error) {
 		return segment.Buffer{}, ErrFinished
 	case sub < 0 || sub >= len(w.slots):
 		return segment.Buffer{}, fmt.Errorf("%w: %d of %d", ErrSubpartition, sub, len(w.slots))
-	case !w.out.Available(sub):
+	case !w.out.Available(sub) && !(w.unshare() && w.out.Available(sub)):
+		// A buffer that is open may be all that its subpartition may have, and would never come home.
+		w.finishUnicast()
+		w.finishShared()
 		return segment.Buffer{}, ErrFull
+	}
+	if b, ok := w.lendSpare(sub); ok {
+		return b, nil
 	}
 	b, ok := w.out.Take(sub)
 	if !ok {
@@ -98,8 +104,8 @@ func (w *RecordWriter[O]) Lend(sub int) (segment.Buffer, error) {
 	return b, nil
 }
 
-// WriteBuffer hands the first n bytes of a lent buffer to the queue of sub as one finished buffer, in place and behind what
-// was written before. It takes over b, whatever it returns. Readers see the bytes as they are: mixed with records they
+// WriteBuffer hands the first n bytes of a lent buffer to the queue of sub as one finished buffer, behind what was written before: in
+// place, or, if they are few, copied next to those of others. It takes over b, whatever it returns. Readers see the bytes as they are: mixed with records they
 // are taken for records.
 func (w *RecordWriter[O]) WriteBuffer(sub int, b segment.Buffer, n int) error {
 	var err error
@@ -119,7 +125,9 @@ func (w *RecordWriter[O]) WriteBuffer(sub int, b segment.Buffer, n int) error {
 	}
 	w.finish(&w.slots[sub])
 	w.finishShared()
-	w.out.Add(sub, segment.ReadAll(b.Resized(n)), 0)
+	if n == 0 || n > smallBuffer || !w.share(sub, b, n) {
+		w.out.Add(sub, segment.ReadAll(b.Resized(n)), 0)
+	}
 	w.stats.Buffers++
 	w.stats.Bytes += uint64(n)
 	return nil

@@ -68,6 +68,7 @@ func (w *RecordWriter[O]) Finish(b segment.Buffer) error {
 	}
 	w.finished = true
 	w.open = nil
+	w.unshare()
 	return nil
 }
 
@@ -93,6 +94,7 @@ func (w *RecordWriter[O]) Close() {
 	w.open = nil
 	w.op = writeOp{}
 	w.broadcast = false
+	w.unshare()
 	closeBuilder(&w.shared)
 	for i := range w.slots {
 		closeBuilder(&w.slots[i])

@@ -94,7 +94,7 @@ var records = []Mutant{
 		Name:  "writer-begins-without-memory",
 		What:  "a record begins although there is no buffer for its end",
 		File:  "serde/recordwriter.go",
-		Old:   "if !w.admit() {",
+		Old:   "if !w.admit() && !(w.unshare() && w.admit()) {",
 		New:   "if !w.admit() && false {",
 		Tests: []string{"serde.TestWriterNeverBlocks"},
 	},
