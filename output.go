@@ -372,7 +372,8 @@ func (o *Output) WriteTo(ctx context.Context, sub int, value []byte) error {
 // ErrHalfWritten is in an error that came in the middle of a record: the output can only be closed.
 var ErrHalfWritten = errors.New("a record is half written")
 
-// TryWrite is Write without waiting: it returns false, and nothing was written, if Write would wait.
+// TryWrite is Write without waiting: it returns false, and nothing was written, if Write would wait. Only a record that takes more than the
+// free segments and 20 others is waited for once it has begun.
 func (o *Output) TryWrite(key, value []byte) (bool, error) {
 	sub := 0
 	switch o.cfg.Partition {
@@ -397,7 +398,8 @@ func (o *Output) TryWrite(key, value []byte) (bool, error) {
 	if o.cfg.Partition == RoundRobin {
 		o.turn = (o.turn + 1) % o.cfg.Subpartitions
 	}
-	return err == nil, o.finishWrite(context.Background(), err)
+	err = o.finishWrite(context.Background(), err)
+	return err == nil, err
 }
 
 // Available tells whether Write would not wait now.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"testing"
 )
@@ -121,5 +122,49 @@ func TestHalfWrittenForTask(t *testing.T) {
 	}
 	if err := out.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestTryWriteOfALongRecord: one that takes more memory than there is at once has begun, is waited for, and was written then.
+func TestTryWriteOfALongRecord(t *testing.T) {
+	ctx := limited(t)
+	a, b := server(t), open(t, Config{})
+	out := newOutput(t, a, OutputConfig{Name: "long"})
+	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+	const records, size = 5, 4 << 20
+	value := make([]byte, size)
+	wait := inBackground(t, func() error {
+		for i := 0; i < records; {
+			value[0] = byte(i)
+			switch ok, err := out.TryWrite(nil, value); {
+			case err != nil:
+				return err
+			case ok:
+				i++
+			}
+		}
+		return out.Finish(ctx)
+	})
+	got := 0
+	for {
+		e, err := in.Next(ctx)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == Record {
+			if len(e.Value) != size || e.Value[0] != byte(got) {
+				t.Fatalf("record %d of %d bytes, want number %d", e.Value[0], len(e.Value), got)
+			}
+			got++
+		}
+	}
+	if err := wait(); err != nil || got != records {
+		t.Errorf("%d records, %v", got, err)
+	}
+	if err := in.Close(); err != nil {
+		t.Error(err)
 	}
 }
