@@ -53,6 +53,7 @@ func (in *Input) awaitRoom(ctx context.Context) error {
 		for _, o := range t.outputs {
 			o.out.Publish()
 			if !o.pool.Available() {
+				o.w.Reclaim()
 				o.out.Reclaim()
 				o.waits.begin(o.fullest())
 			}

@@ -407,7 +407,8 @@ func (o *Output) Available() bool {
 	if o.block != nil && o.block.Finished() || o.pool.Available() {
 		return true
 	}
-	o.out.Publish() // as TryWrite does
+	o.w.Reclaim()   // as TryWrite does
+	o.out.Publish() // likewise
 	return o.pool.Available()
 }
 
@@ -505,6 +506,7 @@ func (o *Output) finishWrite(ctx context.Context, err error) error {
 func (o *Output) wait(ctx context.Context, ready func() bool) error {
 	o.out.Publish()
 	if !ready() {
+		o.w.Reclaim()
 		o.out.Reclaim()
 		o.waits.begin(o.fullest())
 		err := o.node.loop.RunUntil(ctx, ready, o.pool.Notifier())

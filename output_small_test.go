@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 )
 
@@ -148,4 +149,39 @@ func TestSmallBuffersHoldTheirBytes(t *testing.T) {
 		t.Errorf("a record: %v", err)
 	}
 	_ = out.Close() // nobody came to read it
+}
+
+// TestAvailableCountsWhatIsKept: what a writer keeps for small buffers does not make it wait, nor its task.
+func TestAvailableCountsWhatIsKept(t *testing.T) {
+	ctx := limited(t)
+	a, b := server(t), open(t, Config{})
+	out := newOutput(t, a, OutputConfig{Name: "kept", Buffers: 2, BuffersPerSubpartition: 2})
+	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+	if _, err := out.ClaimBuffer(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.CommitBuffer(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if p, _, err := in.NextBuffer(ctx); err != nil || len(p) != 1 {
+		t.Fatalf("%d bytes, %v", len(p), err)
+	}
+	for !out.Available() { // both segments were kept: one is the user's, one is shared
+		if err := ctx.Err(); err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	if ok, err := out.TryWrite(nil, []byte("record")); !ok || err != nil {
+		t.Errorf("a record: %v, %v", ok, err)
+	}
+	if err := out.Finish(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -63,6 +63,10 @@ func (w *RecordWriter[O]) lendSpare(sub int) (b segment.Buffer, ok bool) {
 	return b, true
 }
 
+// Reclaim gives back the memory that is kept for small whole buffers. The writer does so before it reports [ErrFull]; a caller that waits for
+// memory without that calls it first.
+func (w *RecordWriter[O]) Reclaim() { w.unshare() }
+
 // unshare gives back what is kept for whole buffers, as it may be this that is waited for, or there will be no more of them. It reports
 // whether there was anything.
 func (w *RecordWriter[O]) unshare() bool {
