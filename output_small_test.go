@@ -178,7 +178,15 @@ func TestAvailableCountsWhatIsKept(t *testing.T) {
 	if ok, err := out.TryWrite(nil, []byte("record")); !ok || err != nil {
 		t.Errorf("a record: %v, %v", ok, err)
 	}
-	if err := out.Finish(ctx); err != nil {
+	wait := inBackground(t, func() error { return out.Finish(ctx) })
+	for {
+		if _, _, err := in.NextBuffer(ctx); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := wait(); err != nil {
 		t.Error(err)
 	}
 	if err := in.Close(); err != nil {
