@@ -224,7 +224,7 @@ func TestRecvRetract(t *testing.T) {
 		c := newCrew(t, "aligned", i)
 		for _, name := range []string{"coordinate", "send0", "send1", "recv0", "recv1"} {
 			if name != "coordinate" {
-				c.args[name] = append(c.args[name], "--wait", "20s") // for those that give up
+				c.args[name] = append(c.args[name], "--wait", "90s") // for those that give up
 			}
 		}
 		all := []string{"coordinate", "send0", "send1", "recv0", "recv1"}
