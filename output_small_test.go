@@ -193,3 +193,57 @@ func TestAvailableCountsWhatIsKept(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestBurstOfSmallBuffersArrives: what was flushed arrives although the writer does not come again, however many buffers it is in.
+func TestBurstOfSmallBuffersArrives(t *testing.T) {
+	const buffers = 6000
+	for name, cfg := range map[string]Config{"as it comes": {}, "dedicated": {Dedicated: true}, "parked": {Poll: -1}} {
+		t.Run(name, func(t *testing.T) {
+			ctx := limited(t)
+			read := cfg
+			cfg.Listen = "127.0.0.1:0"
+			a, b := open(t, cfg), open(t, read)
+			out := newOutput(t, a, OutputConfig{Name: "burst"})
+			in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+			for round := range 5 {
+				wait := inBackground(t, func() error {
+					for n := 0; n < buffers; n++ {
+						p, _, err := in.NextBuffer(ctx)
+						if err != nil || len(p) != 50 {
+							return fmt.Errorf("buffer %d of round %d: %d bytes, %w", n, round, len(p), err)
+						}
+					}
+					return nil
+				})
+				for range buffers {
+					if _, err := out.ClaimBuffer(ctx, 0); err != nil {
+						t.Fatal(err)
+					}
+					if err := out.CommitBuffer(50); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := out.Flush(); err != nil {
+					t.Fatal(err)
+				}
+				if err := wait(); err != nil { // the writer does nothing meanwhile
+					t.Fatal(err)
+				}
+			}
+			wait := inBackground(t, func() error { return out.Finish(ctx) })
+			for {
+				if _, _, err := in.NextBuffer(ctx); err == io.EOF {
+					break
+				} else if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := wait(); err != nil {
+				t.Error(err)
+			}
+			if err := in.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -55,7 +55,7 @@ func (s *Subpartition) leaves(weight int32) {
 // keep credit for it that nobody uses.
 func (s *Subpartition) packedBacklog() int32 {
 	n, limit := s.Backlog(), s.packLimit()
-	return min(n, max(1, int32((s.weight+limit-1)/limit)))
+	return min(n, max(1, int32((s.weight+limit-1)/limit), (n+packParts-1)/packParts))
 }
 
 // packLimit is the most bytes of a message of several buffers. A receiver that wishes for small ones (debloating) wants that little for a

@@ -21,6 +21,8 @@ type PartitionConfig struct {
 	// Segments is how many segments of Pool can be in use at once (its Max and Overdraft): the ring between the halves
 	// has room for as many.
 	Segments int
+	// Shared is the room in that ring for small buffers that share segments (serde.RecordWriter.WriteBuffer), beyond the others.
+	Shared int
 	// Events is the room for events, flushes and commands in that ring; 0: four for each subpartition and 64. What finds
 	// no room waits at the writer.
 	Events int
@@ -150,7 +152,7 @@ func NewPartition(cfg PartitionConfig) (*Partition, *PartitionWriter, error) {
 		sink:          cfg.Sink,
 		shared:        shared,
 		// Every segment, if each is in one subpartition, and the events.
-		ring:  ringbuf.NewSPSC[item](cfg.Segments + cfg.Events),
+		ring:  ringbuf.NewSPSC[item](cfg.Segments + cfg.Events + cfg.Shared),
 		subs:  make([]Subpartition, cfg.Subpartitions),
 		dirty: make([]*Subpartition, 0, cfg.Subpartitions),
 		users: cfg.Subpartitions + 1,

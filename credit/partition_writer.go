@@ -31,11 +31,12 @@ type PartitionWriter struct {
 	finished []bool
 	closed   bool
 	part     *Partition // the loop half, for the glue only
+	reserved int        // places in the ring for buffers with a segment of their own, and events
 }
 
 func newPartitionWriter(p *Partition) *PartitionWriter {
 	return &PartitionWriter{ring: p.ring, shared: p.shared, pool: p.cfg.Pool, wake: p.cfg.Wake,
-		finished: make([]bool, len(p.subs)), part: p}
+		finished: make([]bool, len(p.subs)), part: p, reserved: p.cfg.Segments + p.cfg.Events}
 }
 
 // Partition returns the loop half.
@@ -46,6 +47,10 @@ func (w *PartitionWriter) Subpartitions() int { return len(w.finished) }
 
 // Available reports whether a record that needs a buffer may begin: the pool has one and no subpartition has its quota.
 func (w *PartitionWriter) Available(int) bool { return w.pool.Available() }
+
+// Roomy reports whether a buffer may be handed over that has no segment of its own. Such ones leave room in the ring for all others:
+// what finds none waits here until the writer comes again, and a flush or a barrier behind it.
+func (w *PartitionWriter) Roomy() bool { return w.late.Len() == 0 && w.ring.Room(w.reserved+1) }
 
 // Take takes an empty buffer for sub from the pool, on overdraft if need be.
 func (w *PartitionWriter) Take(sub int) (segment.Buffer, bool) { return w.pool.TakeFor(sub) }

@@ -27,7 +27,7 @@ const closedBit = 1 << 63
 
 // SPSC is a bounded ring between one producer goroutine and one consumer goroutine, first in first out.
 //
-// Stage, StageSlot, Push, PushBatch, Claim, Commit, Publish and Unstage belong to the producer; Pop, PopBatch, Peek, View and Consume
+// Stage, StageSlot, Room, Push, PushBatch, Claim, Commit, Publish and Unstage belong to the producer; Pop, PopBatch, Peek, View and Consume
 // to the consumer. A side may pass to another goroutine if a happens-before edge lies between. Len, Cap, Empty, Close,
 // Closed and Drained may be called from anywhere. Debug builds panic when two goroutines use one side at the same time;
 // other builds then lose or repeat items but stay in bounds.
@@ -93,6 +93,9 @@ func (q *SPSC[T]) ready(want uint64) uint64 {
 	}
 	return n
 }
+
+// Room tells whether n slots at least are free for the producer, of those that are not staged. Producer only.
+func (q *SPSC[T]) Room(n int) bool { return q.room(uint64(max(n, 0))) >= uint64(max(n, 0)) }
 
 // Push stages v and publishes all that is staged. It returns false, and does not keep v, if the ring is full or closed;
 // what was staged before is published even if v finds no room.

@@ -73,9 +73,11 @@ type RecordWriter[O Output] struct {
 	guess     int    // bytes that the next value may have
 	stats     WriterStats
 
+	sharer   sharer    // out, if it lets small whole buffers share segments
 	small    []sharing // of whole buffers; nil: there were none
 	spare    segment.Buffer
 	spareSub int
+	lentTo   int  // whom the buffer that is lent is charged to
 	shares   bool // small or spare hold something
 }
 
@@ -110,6 +112,7 @@ func NewRecordWriter[O Output](out O, n int) (*RecordWriter[O], error) {
 		return nil, fmt.Errorf("%w: a partition needs at least one, not %d", ErrSubpartition, n)
 	}
 	w := &RecordWriter[O]{out: out, slots: make([]segment.Builder, n)}
+	w.sharer, _ = any(out).(sharer)
 	w.open = w.slots
 	return w, nil
 }

@@ -94,6 +94,7 @@ func (w *RecordWriter[O]) Lend(sub int) (segment.Buffer, error) {
 		w.finishShared()
 		return segment.Buffer{}, ErrFull
 	}
+	w.lentTo = sub
 	if b, ok := w.lendSpare(sub); ok {
 		return b, nil
 	}
@@ -105,7 +106,7 @@ func (w *RecordWriter[O]) Lend(sub int) (segment.Buffer, error) {
 }
 
 // WriteBuffer hands the first n bytes of a lent buffer to the queue of sub as one finished buffer, behind what was written before: in
-// place, or, if they are few, copied next to those of others. It takes over b, whatever it returns. Readers see the bytes as they are: mixed with records they
+// place, or, if they are few, copied next to those of others; the lent buffer is lent again then. It takes over b, whatever it returns. Readers see the bytes as they are: mixed with records they
 // are taken for records.
 func (w *RecordWriter[O]) WriteBuffer(sub int, b segment.Buffer, n int) error {
 	var err error

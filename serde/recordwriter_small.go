@@ -11,16 +11,29 @@ const smallBuffer = 8 << 10
 type sharing struct {
 	w segment.Builder
 	r segment.Reader // of what was not handed over yet: nothing, between calls
+	n int            // buffers
+}
+
+// mostShare is how many buffers share a segment at most: each is an element of queues, however short it is.
+const mostShare = 256
+
+// sharer is an [Output] whose queues hold more buffers than there are segments.
+type sharer interface {
+	// Roomy reports whether another buffer may be handed over that has no segment of its own.
+	Roomy() bool
 }
 
 // share hands the first n bytes of a lent buffer over in a shared segment, and keeps the buffer to be lent again. It returns false, and does
 // nothing, if there is no memory for one: the buffer goes by itself then.
 func (w *RecordWriter[O]) share(sub int, b segment.Buffer, n int) bool {
+	if w.sharer == nil || !w.sharer.Roomy() || b.Type() != segment.DataBuffer || b.Compressed() {
+		return false
+	}
 	if w.small == nil {
 		w.small = make([]sharing, len(w.slots))
 	}
 	s := &w.small[sub]
-	if !isOpen(&s.w) || room(&s.w) < n {
+	if !isOpen(&s.w) || room(&s.w) < n || s.n == mostShare {
 		s.close()
 		if !w.out.Available(sub) {
 			return false
@@ -32,12 +45,16 @@ func (w *RecordWriter[O]) share(sub int, b segment.Buffer, n int) bool {
 		s.w = segment.MakeBuilder(fresh)
 		s.r = s.w.NewReader()
 		w.shares = true
+		if room(&s.w) < n {
+			return false
+		}
 	}
 	s.w.Append(b.Memory()[:n])
 	s.w.Commit()
 	part, _ := s.r.Next()
+	s.n++
 	w.out.Add(sub, segment.ReadAll(part), 0)
-	if w.spare.IsZero() {
+	if w.spare.IsZero() && sub == w.lentTo {
 		w.spare, w.spareSub, w.shares = b, sub, true
 	} else {
 		b.Release()
@@ -51,6 +68,7 @@ func (w *RecordWriter[O]) share(sub int, b segment.Buffer, n int) bool {
 func (s *sharing) close() {
 	s.r.Close()
 	closeBuilder(&s.w)
+	s.n = 0
 }
 
 // lendSpare gives the buffer that was kept for sub.

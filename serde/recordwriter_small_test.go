@@ -11,6 +11,8 @@ import (
 type smallOutput struct {
 	pool   *segment.LocalPool
 	queues [2][]segment.Reader
+	// crowded: buffers that have no segment of their own are too many.
+	crowded bool
 }
 
 func (o *smallOutput) Available(int) bool                  { return o.pool.Available() }
@@ -25,6 +27,9 @@ func (o *smallOutput) AddEvent(sub int, b segment.Buffer) bool {
 	return true
 }
 func (o *smallOutput) Flush(int) {}
+
+// Roomy is part of sharer.
+func (o *smallOutput) Roomy() bool { return !o.crowded }
 
 // read takes everything out of a queue and returns its texts.
 func (o *smallOutput) read(sub int) (texts []string) {
@@ -188,5 +193,35 @@ func TestFullBuffersDoNotShare(t *testing.T) {
 	}
 	if got := o.read(0); len(got) != 2 || got[0] != "a" || got[1] != "b" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestCrowdedQueuesShareNothing: where queues have room for one buffer a segment only, each gets one; and of very many short ones some.
+func TestCrowdedQueuesShareNothing(t *testing.T) {
+	o, w, done := newSmallOutput(t, 4)
+	defer done()
+	o.crowded = true
+	n := 0
+	for ; n < 10; n++ {
+		if err := o.put(t, w, 0, "x"); err != nil {
+			if !errors.Is(err, ErrFull) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if n != 4 {
+		t.Errorf("%d buffers in 4 segments", n)
+	}
+	o.read(0)
+	o.crowded = false
+	for range 2*mostShare + 1 {
+		if err := o.put(t, w, 0, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.pool.Drain()
+	if n := o.pool.Stats().InUse; n != 4 { // three that are shared, and the one that is lent
+		t.Errorf("%d segments in use for %d buffers of a byte", n, 2*mostShare+1)
 	}
 }

@@ -75,6 +75,14 @@ var sending = []Mutant{
 		Tests: []string{"credit.TestPackedBacklog"},
 	},
 	{
+		Name:  "shared-buffers-crowd",
+		What:  "small buffers take the room between writer and loop that a barrier or a flush needs",
+		File:  "credit/partition_writer.go",
+		Old:   "w.ring.Room(w.reserved+1)",
+		New:   "w.ring.Room(1)",
+		Tests: []string{"credit.TestRoomBesideShared"},
+	},
+	{
 		Name:  "shared-memory-kept",
 		What:  "a writer of small buffers waits for memory that it keeps itself",
 		File:  "serde/recordwriter_bytes.go",
