@@ -45,7 +45,7 @@ type OutputConfig struct {
 	MaxParallelism int
 	// Buffers is the most segments that the output holds; 0 means 32, of a blocking output 128, or what Flink takes if that is more: 2 for
 	// each subpartition and 8. More do not make an output faster that is sent at once: all are in use before a writer waits, and a megabyte
-	// stays in a cache. They help where frames are small and the consumer has a larger window, and 64 where its credit follows the backlog
+	// stays in a cache. Claimed buffers of few bytes share segments. 64 help where the consumer's credit follows the backlog
 	// (InputConfig.Floating).
 	Buffers int
 	// BuffersPerSubpartition is how many of them a subpartition may hold before the writer waits; 0 means three quarters of

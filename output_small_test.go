@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -179,13 +180,7 @@ func TestAvailableCountsWhatIsKept(t *testing.T) {
 		t.Errorf("a record: %v, %v", ok, err)
 	}
 	wait := inBackground(t, func() error { return out.Finish(ctx) })
-	for {
-		if _, _, err := in.NextBuffer(ctx); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
+	readToEnd(ctx, t, in)
 	if err := wait(); err != nil {
 		t.Error(err)
 	}
@@ -231,13 +226,7 @@ func TestBurstOfSmallBuffersArrives(t *testing.T) {
 				}
 			}
 			wait := inBackground(t, func() error { return out.Finish(ctx) })
-			for {
-				if _, _, err := in.NextBuffer(ctx); err == io.EOF {
-					break
-				} else if err != nil {
-					t.Fatal(err)
-				}
-			}
+			readToEnd(ctx, t, in)
 			if err := wait(); err != nil {
 				t.Error(err)
 			}
@@ -245,5 +234,17 @@ func TestBurstOfSmallBuffersArrives(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// readToEnd reads buffers until there are no more.
+func readToEnd(ctx context.Context, t *testing.T, in *Input) {
+	t.Helper()
+	for {
+		if _, _, err := in.NextBuffer(ctx); err == io.EOF {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
