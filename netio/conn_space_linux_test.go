@@ -542,6 +542,28 @@ func TestSpacePolling(t *testing.T) {
 	}
 }
 
+// TestPollingServesAll: a loop that polls where data came last finds what comes elsewhere, too.
+func TestPollingServesAll(t *testing.T) {
+	l := spaceLoop(t, 1000, nil)
+	var got [2]bytes.Buffer
+	var peers [2]int
+	for i := range got {
+		h := &spacer{}
+		h.read = func(_ *Conn, p []byte) error { got[i].Write(p); return nil }
+		_, peers[i] = pair(t, l, h)
+		defer unix.Close(peers[i])
+	}
+	send(t, peers[0], []byte("a"))
+	l.Turn(NoWait)
+	if !l.sysFew() || got[0].String() != "a" {
+		t.Fatalf("got %q", got[0].String())
+	}
+	send(t, peers[1], []byte("b"))
+	if !l.spin(5*time.Second, nil) || got[1].String() != "b" {
+		t.Errorf("got %q after polling for long", got[1].String())
+	}
+}
+
 // TestSpaceTLS: a connection with TLS knows nothing of it.
 func TestSpaceTLS(t *testing.T) {
 	var asked atomic.Int32
