@@ -151,3 +151,26 @@ func TestPartitionersAllocate(t *testing.T) {
 }
 
 func selectOne[S Selector[int]](s S, rec int) int { return s.Select(rec) }
+
+// TestSmallBuffersAllocateNothing: whole buffers that share segments, and are read.
+func TestSmallBuffersAllocateNothing(t *testing.T) {
+	o, w, done := newSmallOutput(t, 8)
+	defer done()
+	alloctest.Zero(t, 20, 200, func() {
+		for range 16 {
+			b, err := w.Lend(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.WriteBuffer(0, b, 30); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range o.queues[0] {
+			b, _ := o.queues[0][i].NextClose()
+			b.Release()
+		}
+		o.queues[0] = o.queues[0][:0]
+		o.pool.Drain()
+	})
+}
