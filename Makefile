@@ -112,7 +112,7 @@ callgrind: ## instructions of the innermost loops, counted by valgrind, against 
 fuzz: ## each fuzz target for FUZZTIME
 	@found=0; for m in $(MODULES); do for p in $$(cd $$m && go list $(PKG)); do \
 	  for f in $$(cd $$m && go test -list '^Fuzz' "$$p" | grep '^Fuzz' || true); do found=1; echo "== $$p $$f"; \
-	    (cd $$m && go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime $(FUZZMIN) "$$p"); done; done; done; \
+	    (cd $$m && $(CURDIR)/fuzz/target.sh "$$p" "$$f" -fuzztime $(FUZZTIME) -fuzzminimizetime $(FUZZMIN)); done; done; done; \
 	if [ $$found = 0 ]; then echo "make fuzz: there are no fuzz targets in $(PKG) yet" >&2; exit 2; fi
 
 .PHONY: sim
