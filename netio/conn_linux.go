@@ -12,6 +12,7 @@ type sysConn struct {
 	slot int32
 	mask uint32   // in the epoll set; 0: not in it
 	tls  *tlsLink // nil: a plain connection
+	peek peek
 }
 
 // maxDrain bounds what is read after a failed write, in bytes: more than a socket's buffer holds.
@@ -73,6 +74,7 @@ func (c *Conn) sysClose() {
 		c.sys.slot = 0
 	}
 	if c.sys.fd >= 0 {
+		c.stopPeek() // what was left unread would reset the connection
 		c.l.closeFD(c.sys.fd)
 		c.sys.fd = -1
 	}
@@ -106,6 +108,13 @@ func (c *Conn) sysReadOnce(hangup bool) (again bool) {
 	l := c.l
 	if c.sys.tls != nil {
 		return c.tlsRead(hangup)
+	}
+	if c.sys.peek.on {
+		n, errno := c.look(l.sys.region)
+		if c.closed {
+			return false
+		}
+		return c.readDone(n, errno, hangup, nil)
 	}
 	if h := c.space; h != nil && !c.finishing && !l.sys.polling {
 		s := &l.sys.space
@@ -151,7 +160,9 @@ func (c *Conn) readDone(n int, errno unix.Errno, hangup bool, h SpaceHandler) (a
 			ok = c.received(l.sys.region[:n])
 		}
 		if ok {
-			c.lowatRule(n)
+			if c.lowatRule(n); !c.sys.peek.on {
+				c.peekRule(n)
+			}
 			return true
 		}
 	}
@@ -260,6 +271,7 @@ func (c *Conn) sysWrite() {
 		l.stats.Writes++
 		l.stats.WriteBytes += uint64(n)
 		c.acknowledge(n)
+		c.sys.peek.writes++   // it may wrap: then peeking goes on for a while
 		c.blocked = n < total // the socket is full
 	case unix.EAGAIN:
 		c.blocked = true
@@ -308,5 +320,10 @@ func (c *Conn) delivered() bool {
 }
 
 func (c *Conn) sysLowat(n int) bool {
+	c.stopPeek()
+	return c.lowat(n)
+}
+
+func (c *Conn) lowat(n int) bool {
 	return unix.SetsockoptInt(c.sys.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) == nil
 }

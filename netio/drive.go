@@ -63,9 +63,13 @@ const vainTurns = 16
 // loop's driver, or (left) the caller leaves the drive to whom it served.
 func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier) (done, left bool, err error) {
 	l.drives.Add(1)
+	look := pollKernel
+	if l.pollFor() == 0 {
+		look = noKernel // by sleeping the kernel is asked as well
+	}
 	for vain := 0; ; {
 		follows := l.follows.Load()
-		worked := l.work()
+		worked := l.round(look)
 		served := worked && l.giveWay()
 		if ready() {
 			break
@@ -73,7 +77,7 @@ func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 		if err = l.stopped(ctx); err != nil {
 			break
 		}
-		if !worked {
+		if !worked || look == noKernel {
 			if !l.nap(ctx, ready, n) && !l.spin(l.pollFor(), ready) {
 				if l.state.Load()&asleep != 0 {
 					l.Release()
@@ -223,6 +227,7 @@ func (l *Loop) sleep(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 	events := pollKernel
 	// The last look, now that whoever brings work knows of the sleeper. The kernel is looked at by sleeping.
 	if !l.round(noKernel) && (ready == nil || !ready()) && l.stopped(ctx) == nil {
+		l.sysSettlePeeks(true)
 		until := l.due()
 		if limit != never {
 			until = min(until, l.clock()+limit)

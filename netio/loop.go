@@ -57,6 +57,9 @@ type LoopConfig struct {
 	FullFrame int
 	// NoLowat leaves SO_RCVLOWAT at 1.
 	NoLowat bool
+	// NoPeek takes small messages out of their socket one by one, as they are read. Without it several are, at a time, so that the kernel
+	// acknowledges them together (Linux 6.9).
+	NoPeek bool
 	// Posts is how many posted functions can wait. 0 means 4096.
 	Posts int
 	// Grace bounds how long Close lets connections write what they have queued. 0 means 3 s.
@@ -185,7 +188,8 @@ type Stats struct {
 	Sleeps     uint64 // blocking waits, naps among them
 	Naps       uint64 // sleeps for no longer than polling would have lasted, while SO_RCVLOWAT is raised
 	Wakeups    uint64 // wake-ups through the loop's own descriptor
-	Lowats     uint64 // changes of SO_RCVLOWAT
+	Lowats     uint64 // changes of SO_RCVLOWAT for bulk
+	Peeks      uint64 // part of Reads: those that left what they read in the socket for the time being
 	Accepted   uint64
 	// TLS handshakes of listeners: those that are through, those that failed, and connections still at it.
 	Handshakes, HandshakesFailed uint64

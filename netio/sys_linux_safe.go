@@ -24,6 +24,15 @@ func errnoOf(n int, err error) (int, unix.Errno) {
 func sysRead(fd int, p []byte) (int, unix.Errno)    { return errnoOf(unix.Read(fd, p)) }
 func sysWriteFD(fd int, p []byte) (int, unix.Errno) { return errnoOf(unix.Write(fd, p)) }
 
+// sysRecv is recv of n bytes; with MSG_TRUNC they go nowhere and p may be nil.
+func sysRecv(fd int, p []byte, n, flags int) (int, unix.Errno) {
+	if p == nil {
+		p = make([]byte, n)
+	}
+	got, _, _, _, err := unix.RecvmsgBuffers(fd, [][]byte{p[:n]}, nil, flags|unix.MSG_DONTWAIT)
+	return errnoOf(got, err)
+}
+
 // sysEpollPoll is epoll_wait without waiting.
 func sysEpollPoll(epfd int, events []unix.EpollEvent) (int, unix.Errno) {
 	return errnoOf(unix.EpollWait(epfd, events, 0))

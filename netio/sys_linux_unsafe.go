@@ -17,6 +17,13 @@ func sysRead(fd int, p []byte) (int, unix.Errno) {
 	return int(r), errno
 }
 
+// sysRecv is recv of n bytes; with MSG_TRUNC they go nowhere and p may be nil.
+func sysRecv(fd int, p []byte, n, flags int) (int, unix.Errno) {
+	r, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(n),
+		uintptr(flags|unix.MSG_DONTWAIT), 0, 0)
+	return int(r), errno
+}
+
 func sysWriteFD(fd int, p []byte) (int, unix.Errno) {
 	r, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 	return int(r), errno

@@ -144,6 +144,8 @@ func (l *Loop) spin(d time.Duration, ready func() bool) (worked bool) {
 		ask := pollKernel
 		if i%lastTurns != 0 && l.sysFew() {
 			ask = pollLast
+		} else {
+			l.sysSettlePeeks(true)
 		}
 		if l.round(ask) {
 			return true

@@ -39,7 +39,8 @@ type loopSys struct {
 	polling  bool  // sysReadLast reads, from a socket that nobody has said to have something
 	vec      vectors
 	seals    sealPool
-	joined   []byte // what is shorter than a record of TLS, for the time of a call
+	stale    []*Conn // have seen bytes since their SO_RCVLOWAT was set
+	joined   []byte  // what is shorter than a record of TLS, for the time of a call
 }
 
 // slot is what an event refers to.
@@ -135,6 +136,7 @@ func (l *Loop) sysTakeWakeup() {
 // sysPoll handles what the kernel reports now.
 func (l *Loop) sysPoll() (worked bool) {
 	s := &l.sys
+	l.sysSettlePeeks(false)
 	n, errno := sysEpollPoll(s.epfd, s.events[:])
 	if errno != 0 || n <= 0 {
 		return false

@@ -43,6 +43,8 @@ func (l *Loop) sysInterrupt() {
 
 func (l *Loop) sysTakeWakeup() {}
 
+func (l *Loop) sysSettlePeeks(bool) {}
+
 func (l *Loop) sysPoll() bool { return false }
 
 func (l *Loop) sysFew() bool { return false }
