@@ -167,7 +167,7 @@ type Loop struct {
 	raisedIdle time.Duration // since when a raised loop has had nothing to do; 0: it had
 	sleepUntil time.Duration // when the sleeping consumer wakes by itself
 	watchUntil time.Duration // when the sleeping standby wakes by itself
-	kicks      uint64        // turns of Kick
+	kicks      int           // turns of Kick since the kernel was asked
 	noWay      int           // turns after which giveWay is tried again
 	chunks     chunkPool
 	stats      Stats

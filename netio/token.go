@@ -175,12 +175,14 @@ func (l *Loop) Kick() {
 	// Each turn writes about BatchBytes a connection; what is left after some goes to others. What arrives is for those that wait: a writer looks
 	// at it now and then only, so that one that never waits gets its credit.
 	for range 8 {
-		if l.round(noKernel); len(l.dirty) == 0 {
+		l.kicks++
+		events := noKernel
+		if l.kicks >= kernelEvery {
+			events = pollKernel
+		}
+		if l.round(events); len(l.dirty) == 0 {
 			break
 		}
-	}
-	if l.kicks++; l.kicks%kernelEvery == 0 {
-		l.round(pollKernel)
 	}
 	if len(l.dirty) > 0 && l.state.Load()&(asleep|watch) == 0 {
 		l.pokeStandby()

@@ -71,6 +71,9 @@ func (l *Loop) round(events int) (worked bool) {
 			worked = true
 		}
 	}
+	if events >= pollKernel {
+		l.kicks = 0
+	}
 	switch {
 	case events > 0:
 		l.sysHandle(events)
