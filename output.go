@@ -75,7 +75,6 @@ const (
 	minQuota             = 10
 	overdraft            = 20
 	maxSubpartitions     = 1 << 15
-	roomForSmall         = 850 // small buffers that share segments, between the writer and the loop
 )
 
 func (c OutputConfig) withDefaults() OutputConfig {
@@ -202,7 +201,7 @@ func (o *Output) open(ctx context.Context) (err error) {
 		exclusive = 0
 	}
 	o.part, o.out, err = credit.NewPartition(credit.PartitionConfig{
-		ID: *cfg.ID, Subpartitions: cfg.Subpartitions, Pool: o.pool, Segments: max(cfg.Buffers, cfg.Subpartitions+1) + overdraft, Shared: roomForSmall,
+		ID: *cfg.ID, Subpartitions: cfg.Subpartitions, Pool: o.pool, Segments: max(cfg.Buffers, cfg.Subpartitions+1) + overdraft,
 		Exclusive: exclusive, Profile: o.node.cfg.Flink, Wake: o.node.loop.Kick,
 		OnConsumed: func(int) { o.consumed() }, OnReleased: o.consumed, Sink: sink,
 		Events: 5*cfg.Subpartitions + 64 + cfg.Task.recovered(index),

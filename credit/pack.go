@@ -83,6 +83,21 @@ func (s *Subpartition) pack(p *Polled) {
 		if front == nil || front.r.Type() != p.Type {
 			break
 		}
+		if front.parts > 1 {
+			if front.at == 0 && total > limit-limit/4 {
+				break // another segment: the message is full enough to go out in one piece
+			}
+			b, more := s.packParts(front, limit-total)
+			if b.IsZero() {
+				break
+			}
+			total += b.Len()
+			last = k.add(last, b)
+			if more {
+				break
+			}
+			continue
+		}
 		n, finished := front.r.Rest()
 		if !finished || n == 0 || n > packPart || total+n > limit {
 			break
@@ -95,15 +110,51 @@ func (s *Subpartition) pack(p *Polled) {
 		s.queue.DropFront()
 		total += n
 		k.sizes = append(k.sizes, int32(n))
-		var joined bool
-		if *last, joined = last.Join(b); !joined {
-			k.bufs = append(k.bufs, b)
-			last = &k.bufs[len(k.bufs)-1]
-		}
+		last = k.add(last, b)
 	}
 	if more := len(k.sizes) - 1; more > 0 {
 		p.More, p.Sizes = k.bufs, k.sizes
 		s.seq += int32(more)
 		p.Next = s.next()
 	}
+}
+
+// add puts b behind the last buffer of the message, and returns what is the last one then.
+func (k *packed) add(last *segment.Buffer, b segment.Buffer) *segment.Buffer {
+	var joined bool
+	if *last, joined = last.Join(b); joined {
+		return last
+	}
+	k.bufs = append(k.bufs, b)
+	return &k.bufs[len(k.bufs)-1]
+}
+
+// packParts takes off an element of several parts those that go into room bytes, as one buffer; the zero Buffer if the first one does not. more: not
+// all of them did.
+func (s *Subpartition) packParts(e *element, room int) (b segment.Buffer, more bool) {
+	k := &s.part.packed
+	n, bytes := int32(0), 0
+	for ; n < e.parts && len(k.sizes) < packParts; n++ {
+		size := e.partLen(n)
+		if bytes+size > room {
+			break
+		}
+		bytes += size
+		k.sizes = append(k.sizes, int32(size))
+	}
+	if n == 0 {
+		return segment.Buffer{}, true
+	}
+	if n < e.parts {
+		b = e.r.Take(bytes)
+		s.leavesParts(e, n, bytes)
+		return b, true
+	}
+	s.leavesParts(e, n, bytes)
+	b, _ = e.r.NextClose()
+	if s.queue.Len() == 1 {
+		s.flushRequested = false
+	}
+	s.queue.DropFront()
+	return b, false
 }

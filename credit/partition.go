@@ -21,8 +21,6 @@ type PartitionConfig struct {
 	// Segments is how many segments of Pool can be in use at once (its Max and Overdraft): the ring between the halves
 	// has room for as many.
 	Segments int
-	// Shared is the room in that ring for small buffers that share segments (serde.RecordWriter.WriteBuffer), beyond the others.
-	Shared int
 	// Events is the room for events, flushes and commands in that ring; 0: four for each subpartition and 64. What finds
 	// no room waits at the writer.
 	Events int
@@ -86,6 +84,7 @@ const (
 	itemFail
 	itemReclaim
 	itemThen
+	itemRun
 )
 
 // item is one thing that the writer tells the loop.
@@ -113,6 +112,7 @@ type Partition struct {
 	ring          *ringbuf.SPSC[item]
 	subs          []Subpartition
 	dirty         []*Subpartition // whose last element may be unfinished
+	runs          []*Subpartition // that follow a shared segment
 	users         int             // consumers and the writer
 	acks          int             // subpartitions not acknowledged
 	cause         error
@@ -152,7 +152,7 @@ func NewPartition(cfg PartitionConfig) (*Partition, *PartitionWriter, error) {
 		sink:          cfg.Sink,
 		shared:        shared,
 		// Every segment, if each is in one subpartition, and the events.
-		ring:  ringbuf.NewSPSC[item](cfg.Segments + cfg.Events + cfg.Shared),
+		ring:  ringbuf.NewSPSC[item](cfg.Segments + cfg.Events),
 		subs:  make([]Subpartition, cfg.Subpartitions),
 		dirty: make([]*Subpartition, 0, cfg.Subpartitions),
 		users: cfg.Subpartitions + 1,
@@ -203,6 +203,9 @@ func (p *Partition) pollAtMost(left int) (worked bool) {
 		left -= len(a) + len(b)
 		worked = true
 	}
+	if len(p.runs) > 0 && p.takeRuns() {
+		worked = true
+	}
 	if worked && p.shared.stalled.Load() {
 		p.cfg.Pool.Notifier().Wake() // the writer may sleep for room
 	}
@@ -220,26 +223,36 @@ func (p *Partition) Done() bool { return p.writerClosed && p.Released() }
 func (p *Partition) take(it *item) {
 	switch it.kind {
 	case itemAdd:
+		p.subs[it.sub].takeParts()
 		p.subs[it.sub].add(it.r, it.partial)
+	case itemRun:
+		p.subs[it.sub].takeParts()
+		p.subs[it.sub].follow(it.r)
 	case itemFlush:
+		p.subs[it.sub].takeParts()
 		p.subs[it.sub].flush()
 	case itemFlushAll:
+		p.takeRuns()
 		for i := range p.subs {
 			p.subs[i].flush()
 		}
 	case itemFinish:
+		p.subs[it.sub].takeParts()
 		p.subs[it.sub].finish()
 	case itemClose:
+		p.takeRuns()
 		p.writerClosed = true
 		p.userGone()
 	case itemFail:
 		cause, _ := it.arg.(error)
 		p.Fail(cause)
 	case itemReclaim:
+		p.takeRuns()
 		for _, s := range p.dirty {
 			s.reclaim()
 		}
 	case itemThen:
+		p.takeRuns()
 		it.arg.(func())()
 	}
 }

@@ -31,12 +31,12 @@ type PartitionWriter struct {
 	finished []bool
 	closed   bool
 	part     *Partition // the loop half, for the glue only
-	reserved int        // places in the ring for buffers with a segment of their own, and events
+	runs     runs
 }
 
 func newPartitionWriter(p *Partition) *PartitionWriter {
 	return &PartitionWriter{ring: p.ring, shared: p.shared, pool: p.cfg.Pool, wake: p.cfg.Wake,
-		finished: make([]bool, len(p.subs)), part: p, reserved: p.cfg.Segments + p.cfg.Events}
+		finished: make([]bool, len(p.subs)), part: p}
 }
 
 // Partition returns the loop half.
@@ -47,10 +47,6 @@ func (w *PartitionWriter) Subpartitions() int { return len(w.finished) }
 
 // Available reports whether a record that needs a buffer may begin: the pool has one and no subpartition has its quota.
 func (w *PartitionWriter) Available(int) bool { return w.pool.Available() }
-
-// Roomy reports whether a buffer may be handed over that has no segment of its own. Such ones leave room in the ring for all others:
-// what finds none waits here until the writer comes again, and a flush or a barrier behind it.
-func (w *PartitionWriter) Roomy() bool { return w.late.Len() == 0 && w.ring.Room(w.reserved+1) }
 
 // Take takes an empty buffer for sub from the pool, on overdraft if need be.
 func (w *PartitionWriter) Take(sub int) (segment.Buffer, bool) { return w.pool.TakeFor(sub) }
@@ -68,12 +64,20 @@ func (w *PartitionWriter) Add(sub int, r segment.Reader, partial int) (hint int,
 	if r.Finished() {
 		size = r.Written()
 	}
+	if len(w.runs.open) > 0 {
+		w.endRun(sub)
+	}
 	w.add(sub, partial, r)
+	w.handedOver(size)
+	return int(s.hint.Load()), true
+}
+
+// handedOver counts a buffer of data, and wakes the loop for each batch.
+func (w *PartitionWriter) handedOver(size int) {
 	w.bytesUp += size
 	if w.sinceUp++; w.bytesUp >= wakeBytes || w.sinceUp >= wakeMost {
 		w.wakeUp()
 	}
-	return int(s.hint.Load()), true
 }
 
 // AddEvent hands an event to subpartition sub, which owns b from then on. It returns false, and releases b, if the
@@ -83,6 +87,7 @@ func (w *PartitionWriter) AddEvent(sub int, b segment.Buffer) bool {
 		b.Release()
 		return false
 	}
+	w.endRun(sub)
 	w.put(item{kind: itemAdd, sub: int32(sub), r: segment.ReadAll(b)})
 	w.wakeUp() // an event does not wait
 	return true
@@ -107,6 +112,7 @@ func (w *PartitionWriter) Finish(sub int) bool {
 		return false
 	}
 	w.finished[sub] = true
+	w.endRun(sub)
 	w.put(item{kind: itemFinish, sub: int32(sub)})
 	w.wakeUp()
 	return !w.shared.subs[sub].released.Load()
@@ -114,6 +120,7 @@ func (w *PartitionWriter) Finish(sub int) bool {
 
 // FinishAll is Finish for all subpartitions.
 func (w *PartitionWriter) FinishAll() {
+	w.Unshare()
 	for i := range w.finished {
 		if !w.finished[i] {
 			w.finished[i] = true
@@ -125,6 +132,7 @@ func (w *PartitionWriter) FinishAll() {
 
 // Fail releases the partition; its consumers are told the cause.
 func (w *PartitionWriter) Fail(cause error) {
+	w.Unshare()
 	w.put(item{kind: itemFail, arg: cause})
 	w.wakeUp()
 }
@@ -147,6 +155,7 @@ func (w *PartitionWriter) Close() {
 		return
 	}
 	w.closed = true
+	w.Unshare()
 	w.put(item{kind: itemClose})
 	w.wakeUp()
 }

@@ -501,30 +501,3 @@ func TestReleaseWakes(t *testing.T) {
 		l.close()
 	}
 }
-
-// TestRoomBesideShared: buffers that share segments leave room for all that have one, and for events.
-func TestRoomBesideShared(t *testing.T) {
-	const segments, events = 4, 9
-	r := newSenderRig(t, PartitionConfig{Events: events, Shared: 100}, segments, 64)
-	defer r.close()
-	n := 0
-	for ; n < 5000 && r.w.Roomy(); n++ {
-		r.w.Add(0, segment.ReadAll(segment.Wrap([]byte("x"), segment.DataBuffer)), 0)
-	}
-	if n < 100 {
-		t.Errorf("room for %d, want 100", n)
-	}
-	for range segments {
-		r.buffer(0, []byte("y"), true)
-	}
-	for range events {
-		r.w.AddEvent(0, someEvent())
-	}
-	if n := r.w.late.Len(); n != 0 {
-		t.Errorf("%d found no room", n)
-	}
-	r.part.Poll()
-	if !r.w.Roomy() {
-		t.Error("no room after the loop took everything")
-	}
-}

@@ -13,6 +13,8 @@ type element struct {
 	// partial is the number of bytes at the beginning that continue a record of the buffer before; negative: unknown.
 	partial int32
 	weight  int32 // of data: see weigh
+	// parts is the number of buffers that it stands for, if they are several in a shared segment, and at the index of the first one there.
+	parts, at int32
 }
 
 // Subpartition is the queue of one consumer's data in a pipelined partition (PipelinedSubpartition): a state machine
@@ -38,6 +40,7 @@ type Subpartition struct {
 	acked          bool // the consumer has processed all records
 	dirty          bool // in part.dirty: the last element may be unfinished
 	view           *subView
+	run            segment.PartsReader // the shared segment that the writer adds to
 
 	promise   bool // a timeoutable barrier of promiseID is queued, and buffers were promised for it
 	promiseID int64
@@ -47,7 +50,12 @@ type Subpartition struct {
 func (s *Subpartition) Index() int { return int(s.index) }
 
 // Queued returns the number of queued buffers and events.
-func (s *Subpartition) Queued() int { return s.queue.Len() }
+func (s *Subpartition) Queued() (n int) {
+	for i := range s.queue.Len() {
+		n += int(max(s.queue.At(i).parts, 1))
+	}
+	return n
+}
 
 // Blocked reports whether a blocking event was sent that the consumer has not resumed yet.
 func (s *Subpartition) Blocked() bool { return s.blocked }
@@ -110,7 +118,7 @@ func (s *Subpartition) addElement(r segment.Reader, partial int32, end bool) boo
 		priority = s.addPriority(element{r: r, partial: partial})
 	default:
 		e := s.queue.Append()
-		e.r, e.partial = r, partial
+		e.r, e.partial, e.parts = r, partial, 0
 		if t == segment.TimeoutableAlignedBarrier {
 			s.makePromise(&e.r)
 		} else if t.IsBuffer() {
@@ -201,6 +209,13 @@ func (s *Subpartition) poll(p *Polled) bool {
 			s.barrierLeaves(&front.r)
 		}
 		alone := s.queue.Len() == 1
+		if front.parts > 1 {
+			if alone {
+				s.flushRequested = false
+			}
+			p.Buf = s.takePart(front)
+			break
+		}
 		buf, finished := front.r.NextClose()
 		if !finished && !alone {
 			panic(fmt.Sprintf("credit: subpartition %d: an unfinished buffer is not the last one", s.index))
@@ -324,6 +339,10 @@ func (s *Subpartition) release(cause error) {
 	s.part.shared.sub(s.index).released.Store(true)
 	s.part.shared.live.Add(-1)
 	s.queue.Clear(func(e element) { e.r.Close() })
+	if s.run.Open() {
+		s.run.Close()
+		s.part.forgetRun(s)
+	}
 	s.dataCount, s.weight = 0, 0
 	s.breakPromise(cause)
 	s.view = nil

@@ -65,6 +65,9 @@ func (s *Subpartition) overtaken(end int) []segment.Buffer {
 			continue
 		}
 		c := e.r.Copy()
+		for k := range e.parts - 1 {
+			bufs = append(bufs, c.Take(e.partLen(k)))
+		}
 		b, _ := c.Next()
 		c.Close()
 		bufs = append(bufs, b)

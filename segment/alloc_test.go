@@ -208,3 +208,21 @@ func TestNoAllocationsAcrossGoroutines(t *testing.T) {
 	<-done
 	closeAll(t, p, l)
 }
+
+func TestPartsAllocateNothing(t *testing.T) {
+	p := mustPool(t, Config{SegmentSize: 4 << 10, Segments: 1})
+	l := mustLocal(t, p, LocalConfig{Name: "parts", Required: 1})
+	part := make([]byte, 100)
+	alloctest.Zero(t, 100, 2000, func() {
+		w := MakePartsBuilder(mustTake(t, l))
+		r := ReadParts(w.NewReader())
+		for w.Append(part) {
+			b, _, _, _ := r.Next()
+			b.Release()
+		}
+		w.Close()
+		r.Close()
+		l.Drain()
+	})
+	closeAll(t, p, l)
+}

@@ -73,12 +73,11 @@ type RecordWriter[O Output] struct {
 	guess     int    // bytes that the next value may have
 	stats     WriterStats
 
-	sharer   sharer    // out, if it lets small whole buffers share segments
-	small    []sharing // of whole buffers; nil: there were none
+	sharer   sharer // out, if it lets small whole buffers share segments
 	spare    segment.Buffer
 	spareSub int
 	lentTo   int  // whom the buffer that is lent is charged to
-	shares   bool // small or spare hold something
+	shares   bool // a shared segment is open, or there is a spare
 }
 
 // WriterStats counts what a writer finished.

@@ -11,8 +11,11 @@ import (
 type smallOutput struct {
 	pool   *segment.LocalPool
 	queues [2][]segment.Reader
-	// crowded: buffers that have no segment of their own are too many.
-	crowded bool
+	shared [2]struct {
+		w segment.PartsBuilder
+		r segment.PartsReader
+	}
+	alone bool // nothing is shared
 }
 
 func (o *smallOutput) Available(int) bool                  { return o.pool.Available() }
@@ -28,8 +31,44 @@ func (o *smallOutput) AddEvent(sub int, b segment.Buffer) bool {
 }
 func (o *smallOutput) Flush(int) {}
 
-// Roomy is part of sharer.
-func (o *smallOutput) Roomy() bool { return !o.crowded }
+// Share is part of sharer.
+func (o *smallOutput) Share(sub int, p []byte) bool {
+	s := &o.shared[sub]
+	if o.alone {
+		return false
+	}
+	if !s.w.Append(p) {
+		o.end(sub)
+		if !o.pool.Available() {
+			return false
+		}
+		b, ok := o.pool.TakeFor(sub)
+		if !ok {
+			return false
+		}
+		s.w = segment.MakePartsBuilder(b)
+		s.r = segment.ReadParts(s.w.NewReader())
+		if !s.w.Append(p) {
+			o.end(sub)
+			return false
+		}
+	}
+	part, _, _, _ := s.r.Next()
+	o.queues[sub] = append(o.queues[sub], segment.ReadAll(part))
+	return true
+}
+
+// Unshare is part of sharer.
+func (o *smallOutput) Unshare() {
+	for sub := range o.shared {
+		o.end(sub)
+	}
+}
+
+func (o *smallOutput) end(sub int) {
+	o.shared[sub].w.Close()
+	o.shared[sub].r.Close()
+}
 
 // read takes everything out of a queue and returns its texts.
 func (o *smallOutput) read(sub int) (texts []string) {
@@ -196,11 +235,11 @@ func TestFullBuffersDoNotShare(t *testing.T) {
 	}
 }
 
-// TestCrowdedQueuesShareNothing: where queues have room for one buffer a segment only, each gets one; and of very many short ones some.
-func TestCrowdedQueuesShareNothing(t *testing.T) {
+// TestAnOutputMayShareNothing: then each buffer has a segment of its own; and of very many short ones some share one.
+func TestAnOutputMayShareNothing(t *testing.T) {
 	o, w, done := newSmallOutput(t, 4)
 	defer done()
-	o.crowded = true
+	o.alone = true
 	n := 0
 	for ; n < 10; n++ {
 		if err := o.put(t, w, 0, "x"); err != nil {
@@ -214,14 +253,15 @@ func TestCrowdedQueuesShareNothing(t *testing.T) {
 		t.Errorf("%d buffers in 4 segments", n)
 	}
 	o.read(0)
-	o.crowded = false
-	for range 2*mostShare + 1 {
+	o.alone = false
+	const most = 32 // parts of so small a segment
+	for range 2*most + 1 {
 		if err := o.put(t, w, 0, "x"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	o.pool.Drain()
 	if n := o.pool.Stats().InUse; n != 4 { // three that are shared, and the one that is lent
-		t.Errorf("%d segments in use for %d buffers of a byte", n, 2*mostShare+1)
+		t.Errorf("%d segments in use for %d buffers of a byte", n, 2*most+1)
 	}
 }

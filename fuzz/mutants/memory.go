@@ -3,6 +3,30 @@ package main
 // memory breaks package segment: reference counts, windows, builders, quotas and guarantees.
 var memory = []Mutant{
 	{
+		Name:  "parts-lengths-overlap",
+		What:  "all parts of a segment have the length of the last one",
+		File:  "segment/parts.go",
+		Old:   "p.table = p.table[partEntry:]",
+		New:   "_ = p.table[partEntry:]",
+		Tests: []string{"segment.TestParts"},
+	},
+	{
+		Name:  "parts-into-the-table",
+		What:  "parts are written over the lengths of parts",
+		File:  "segment/parts.go",
+		Old:   "p.w.SetCap(room)",
+		New:   "_ = room",
+		Tests: []string{"segment.TestParts"},
+	},
+	{
+		Name:  "parts-never-end",
+		What:  "a reader of parts is not told that no more will come, and keeps the segment",
+		File:  "segment/parts.go",
+		Old:   "p.w.Finish()\n\t\tp.w.Close()",
+		New:   "p.w.Close()",
+		Tests: []string{"segment.TestParts"},
+	},
+	{
 		Name:  "count-goes-home-early",
 		What:  "a segment goes home while one reference is left",
 		File:  "segment/refs_word.go",
