@@ -94,9 +94,6 @@ func (q *SPSC[T]) ready(want uint64) uint64 {
 	return n
 }
 
-// Room tells whether n slots at least are free for the producer, of those that are not staged. Producer only.
-func (q *SPSC[T]) Room(n int) bool { return q.room(uint64(max(n, 0))) >= uint64(max(n, 0)) }
-
 // Push stages v and publishes all that is staged. It returns false, and does not keep v, if the ring is full or closed;
 // what was staged before is published even if v finds no room.
 func (q *SPSC[T]) Push(v T) bool {

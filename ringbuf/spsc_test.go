@@ -512,23 +512,3 @@ func panics(f func()) (did bool) {
 	f()
 	return false
 }
-
-// TestSPSCRoom: what is free, with what is staged taken off.
-func TestSPSCRoom(t *testing.T) {
-	q := NewSPSC[int](4)
-	room := func(want int) {
-		t.Helper()
-		if !q.Room(want) || q.Room(want+1) || !q.Room(0) || !q.Room(-1) {
-			t.Errorf("room for %d: %v, for one more: %v", want, q.Room(want), q.Room(want+1))
-		}
-	}
-	room(4)
-	q.Stage(1)
-	room(3)
-	q.Push(2)
-	q.Push(3)
-	q.Push(4)
-	room(0)
-	q.Pop()
-	room(1)
-}
