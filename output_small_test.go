@@ -3,11 +3,13 @@ package weir
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"runtime"
 	"testing"
+	"time"
 )
 
 // TestSmallBuffers: buffers with few bytes come one by one, as they were committed, whether they shared messages or not; if they did,
@@ -225,15 +227,18 @@ func TestBurstOfSmallBuffersArrives(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			wait := inBackground(t, func() error { return out.Finish(ctx) })
-			readToEnd(ctx, t, in)
-			if err := wait(); err != nil {
-				t.Error(err)
-			}
-			if err := in.Close(); err != nil {
-				t.Error(err)
-			}
+			finishAndRead(ctx, t, out, in)
 		})
+	}
+}
+
+// finishAndRead ends an output, reads its input to the end and closes that.
+func finishAndRead(ctx context.Context, t *testing.T, out *Output, in *Input) {
+	t.Helper()
+	wait := inBackground(t, func() error { return out.Finish(ctx) })
+	readToEnd(ctx, t, in)
+	if err := errors.Join(wait(), in.Close()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -247,4 +252,94 @@ func readToEnd(ctx context.Context, t *testing.T, in *Input) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestSmallBuffersWithoutExclusive: consumers that have no credit of their own hear of a buffer that was committed and not flushed by the buffer
+// timeout at the latest, and a writer in little memory does not wait for it in vain.
+func TestSmallBuffersWithoutExclusive(t *testing.T) {
+	for _, quota := range []int{0, 1, 2} {
+		for _, sizes := range [][]int{{10, 3000, 32 << 10, 1}, {20_000}, {10}} {
+			t.Run(fmt.Sprint(quota, sizes), func(t *testing.T) {
+				ctx := limited(t)
+				a, b := server(t), open(t, Config{})
+				out := newOutput(t, a, OutputConfig{
+					Name: "zero", Subpartitions: 2, Buffers: 3, BuffersPerSubpartition: quota, ZeroExclusive: true, BufferTimeout: 5 * time.Millisecond,
+				})
+				in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}, Exclusive: -1, Floating: 1})
+				const rounds = 20
+				commit := func(sub, n int) error {
+					if _, err := out.ClaimBuffer(ctx, sub); err != nil {
+						return err
+					}
+					return out.CommitBuffer(n)
+				}
+				got, want := 0, 0
+				read := func() {
+					t.Helper()
+					for got < want {
+						_, e, err := in.NextBuffer(ctx)
+						if err != nil {
+							t.Fatalf("after %d of %d buffers: %v", got, want, err)
+						}
+						if e.Kind == Record {
+							got++
+						}
+					}
+				}
+				if err := commit(0, 1); err != nil { // alone, and nothing comes behind it
+					t.Fatal(err)
+				}
+				want++
+				read()
+				wait := inBackground(t, func() error {
+					for range rounds {
+						for _, n := range sizes {
+							if err := errors.Join(commit(0, n), commit(1, n)); err != nil {
+								return err
+							}
+						}
+					}
+					return nil
+				})
+				want += 2 * rounds * len(sizes)
+				read()
+				if err := wait(); err != nil {
+					t.Error(err)
+				}
+				finishAndRead(ctx, t, out, in)
+			})
+		}
+	}
+}
+
+// TestSmallBuffersLeaveRoom: Available is true again once what was committed has been read, although the writer had kept the rest of a segment.
+func TestSmallBuffersLeaveRoom(t *testing.T) {
+	ctx := limited(t)
+	a, b := server(t), open(t, Config{})
+	out := newOutput(t, a, OutputConfig{Name: "quota", BufferTimeout: -1, Buffers: 8, BuffersPerSubpartition: 2})
+	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+	claim := func() {
+		t.Helper()
+		if _, err := out.ClaimBuffer(ctx, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim()
+	if err := errors.Join(out.CommitBuffer(10), out.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := in.NextBuffer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	claim()
+	for !out.Available() {
+		if ctx.Err() != nil {
+			t.Fatal("it waits for what it keeps")
+		}
+		runtime.Gosched()
+	}
+	if err := out.CommitBuffer(10); err != nil {
+		t.Error(err)
+	}
+	finishAndRead(ctx, t, out, in)
 }

@@ -291,9 +291,17 @@ func (p *GatePort) Publish() {
 	l.sig.notifier.Wake()
 }
 
-// pushLate moves arrivals that found no room to the ring.
+// pushLate moves arrivals that found no room to the ring, and lets the task see them, all at once.
 func (p *GatePort) pushLate() {
-	for p.late.Len() > 0 && p.link.arrivals.Push(*p.late.Front()) {
-		p.late.PopFront()
+	if p.late.Len() == 0 {
+		return
 	}
+	for p.late.Len() > 0 {
+		slot := p.link.arrivals.StageSlot()
+		if slot == nil {
+			break
+		}
+		*slot, _ = p.late.PopFront()
+	}
+	p.link.arrivals.Publish() // the ring is never closed
 }

@@ -51,6 +51,10 @@ type PartitionConfig struct {
 // partitionState is what both halves of a partition see.
 type partitionState struct {
 	subs []subState
+	// parts counts what the writer does to shared segments.
+	parts segment.Signal
+	// fence is a barrier between the last part and the look whether the loop sleeps.
+	fence atomic.Uint32
 	// stalled tells the loop that the writer holds back items for which the ring had no room.
 	stalled atomic.Bool
 	// allAcked: every consumer has processed all records.
@@ -113,6 +117,7 @@ type Partition struct {
 	subs          []Subpartition
 	dirty         []*Subpartition // whose last element may be unfinished
 	runs          []*Subpartition // that follow a shared segment
+	partsSeen     int32           // of partitionState.parts
 	users         int             // consumers and the writer
 	acks          int             // subpartitions not acknowledged
 	cause         error
@@ -203,7 +208,7 @@ func (p *Partition) pollAtMost(left int) (worked bool) {
 		left -= len(a) + len(b)
 		worked = true
 	}
-	if len(p.runs) > 0 && p.takeRuns() {
+	if p.takeRuns() {
 		worked = true
 	}
 	if worked && p.shared.stalled.Load() {

@@ -3,58 +3,68 @@ package credit
 import "github.com/weirflow/weir/segment"
 
 // Sharing: small whole buffers of a subpartition lie in one segment as its parts (segment.PartsBuilder). The ring has an item for the segment, not
-// for each of them: the loop looks for new parts of the segments that are open, each time that it polls, and before it does another item of
+// for each of them: the loop looks for new parts of the segments that are open, if a word says that there are any, each time that it polls, and before it does another item of
 // their subpartition. The order is that in which they were handed over, as the writer closes the segment before it hands over anything else
 // for that subpartition.
 
-// mostRuns is how many shared segments a partition has open at a time: the loop looks at each of them.
-const mostRuns = 64
+// mostRuns is how many shared segments a partition has open at a time: when there are new parts the loop looks at each of them. Others get
+// buffers of their own.
+const mostRuns = 512
 
 // runs are the shared segments that a writer has open.
 type runs struct {
-	subs []segment.PartsBuilder // of all subpartitions; nil before the first one
-	open []int32                // which are, oldest first
+	subs []run // of all subpartitions; nil before the first one
+	open []int32
+	more bool // parts were added since the loop was woken
+}
+
+type run struct {
+	w  segment.PartsBuilder
+	at int32 // place in open
 }
 
 // Share hands over a copy of p, as one whole buffer of data behind what was handed over before, in a segment that it shares with others. It
-// returns false, and does nothing, if there is no room and no memory for another segment, if p is too long for one, if the subpartition is
+// returns false, and does nothing, if there is no room and no memory for another segment, if p is longer than half of one, if the subpartition is
 // finished or released, or the partition is a blocking one, whose buffers go to a file anyway.
 func (w *PartitionWriter) Share(sub int, p []byte) bool {
 	if w.part == nil || w.finished[sub] || w.shared.subs[sub].released.Load() {
 		return false
 	}
 	if w.runs.subs == nil {
-		w.runs.subs = make([]segment.PartsBuilder, len(w.finished))
+		w.runs.subs = make([]run, len(w.finished))
 		w.runs.open = make([]int32, 0, min(mostRuns, len(w.finished)))
 	}
-	if r := &w.runs.subs[sub]; !r.Append(p) && !w.openRun(sub, p) {
+	if r := &w.runs.subs[sub]; !r.w.Append(p) && !w.openRun(sub, p) {
 		return false
 	}
+	w.runs.more = true
+	w.shared.parts.Bump()
 	w.handedOver(len(p))
 	return true
 }
 
 // openRun starts another shared segment with p.
 func (w *PartitionWriter) openRun(sub int, p []byte) bool {
+	if 2*len(p) > w.pool.SegmentSize() {
+		return false
+	}
 	w.endRun(sub)
-	if !w.pool.Available() {
+	if len(w.runs.open) == cap(w.runs.open) || !w.pool.Available() {
 		return false
 	}
 	b, ok := w.pool.TakeFor(sub)
 	if !ok {
 		return false
 	}
-	r := segment.MakePartsBuilder(b)
-	reader := r.NewReader()
-	if !r.Append(p) { // segments are too small
+	r := &w.runs.subs[sub]
+	r.w = segment.MakePartsBuilder(b)
+	reader := r.w.NewReader()
+	if !r.w.Append(p) { // segments are too small
 		reader.Close()
-		r.Close()
+		r.w.Close()
 		return false
 	}
-	if len(w.runs.open) == cap(w.runs.open) {
-		w.endRun(int(w.runs.open[0]))
-	}
-	w.runs.subs[sub] = r
+	r.at = int32(len(w.runs.open))
 	w.runs.open = append(w.runs.open, int32(sub))
 	w.put(item{kind: itemRun, sub: int32(sub), r: reader})
 	return true
@@ -62,22 +72,31 @@ func (w *PartitionWriter) openRun(sub int, p []byte) bool {
 
 // endRun closes the shared segment of a subpartition, if there is one.
 func (w *PartitionWriter) endRun(sub int) {
-	open := w.runs.open
-	for i, s := range open {
-		if int(s) == sub {
-			w.runs.subs[sub].Close()
-			w.runs.open = append(open[:i], open[i+1:]...)
-			return
-		}
+	if len(w.runs.open) == 0 || !w.runs.subs[sub].w.Open() {
+		return
 	}
+	r := &w.runs.subs[sub]
+	r.w.Close()
+	last := len(w.runs.open) - 1
+	moved := w.runs.open[last]
+	w.runs.open[r.at], w.runs.subs[moved].at = moved, r.at
+	w.runs.open = w.runs.open[:last]
+	w.runs.more = true
+	w.shared.parts.Bump()
 }
 
-// Unshare closes the shared segments: the room that is left in them is given back with them.
+// Unshare closes the shared segments: the room that is left in them is given back with them, at the next turn of the loop, which Publish asks for.
 func (w *PartitionWriter) Unshare() {
+	if len(w.runs.open) == 0 {
+		return
+	}
 	for _, sub := range w.runs.open {
-		w.runs.subs[sub].Close()
+		w.runs.subs[sub].w.Close()
 	}
 	w.runs.open = w.runs.open[:0]
+	w.runs.more = true
+	w.shared.parts.Bump()
+	w.sinceUp++
 }
 
 // follow has the subpartition take the parts of another shared segment.
@@ -111,6 +130,9 @@ func (s *Subpartition) takeParts() bool {
 	e.weight = int32(b.Len())
 	s.dataCount += int32(n)
 	s.weight += b.Len()
+	if s.part.emptyMessages {
+		s.part.markDirty(s)
+	}
 	if s.view != nil && !s.flushRequested && !s.blocked && s.finishedCount() == 1 {
 		s.notifyData()
 	}
@@ -149,8 +171,13 @@ func (p *Partition) forgetRun(s *Subpartition) {
 	}
 }
 
-// takeRuns is takeParts for all shared segments.
+// takeRuns is takeParts for all shared segments, if there are new parts.
 func (p *Partition) takeRuns() (worked bool) {
+	n := p.shared.parts.Count() // before the parts
+	if n == p.partsSeen {
+		return false
+	}
+	p.partsSeen = n
 	for i := len(p.runs) - 1; i >= 0; i-- {
 		if p.runs[i].takeParts() {
 			worked = true

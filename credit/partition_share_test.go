@@ -3,10 +3,13 @@ package credit
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/weirflow/weir/internal/buildtag"
 	"github.com/weirflow/weir/segment"
 )
 
@@ -209,31 +212,191 @@ func TestSharedGivenUp(t *testing.T) {
 	}
 }
 
-// TestSharedManySubpartitions: a writer keeps so many segments open, the oldest is closed for another one; and where there is no memory nothing is
-// shared.
+// TestSharedManySubpartitions: a writer keeps so many segments open, and others get buffers of their own, round after round; and where there is no
+// memory nothing is shared.
 func TestSharedManySubpartitions(t *testing.T) {
 	const subs = mostRuns + 10
-	r := newSenderRig(t, PartitionConfig{Exclusive: 2, Subpartitions: subs}, subs, 512)
-	for sub := range subs {
-		r.shares(sub, fmt.Sprint(sub))
+	r := newSenderRig(t, PartitionConfig{Exclusive: 2, Subpartitions: subs}, mostRuns+1, 256)
+	for round := range 5 {
+		for sub := range subs {
+			if got := r.w.Share(sub, []byte("x")); got != (sub < mostRuns) {
+				t.Fatalf("round %d, subpartition %d: shared %v", round, sub, got)
+			}
+		}
+		r.part.Poll()
 	}
-	if n := len(r.w.runs.open); n != mostRuns || r.w.runs.subs[9].Open() || !r.w.runs.subs[10].Open() {
-		t.Errorf("%d segments open, the oldest is that of %d", n, r.w.runs.open[0])
+	if n := r.local.Stats().InUse; n != mostRuns || len(r.w.runs.open) != mostRuns || len(r.part.runs) != mostRuns {
+		t.Errorf("%d segments in use, %d open, the loop looks at %d", n, len(r.w.runs.open), len(r.part.runs))
 	}
-	if r.w.Share(0, []byte("x")) {
+	r.w.AddEvent(7, someEvent()) // makes a place
+	last, ok := r.w.Take(1)
+	if !ok || r.w.Share(subs-1, []byte("x")) {
 		t.Error("shared without memory")
 	}
+	last.Release()
+	r.local.Drain()
+	r.shares(subs-1, "x")
+	r.shares(subs-1, "x")
 	r.part.Poll()
-	for sub := range subs {
-		if n := r.part.Subpartition(sub).Queued(); n != 1 {
-			t.Errorf("subpartition %d has %d buffers", sub, n)
+	for sub, want := range map[int]int{0: 5, 7: 6, mostRuns: 0, subs - 1: 2} {
+		if n := r.part.Subpartition(sub).Queued(); n != want {
+			t.Errorf("subpartition %d has %d buffers, want %d", sub, n, want)
 		}
-	}
-	if len(r.part.runs) != mostRuns {
-		t.Errorf("the loop looks at %d segments", len(r.part.runs))
 	}
 	r.w.Unshare()
 	r.close()
+}
+
+// TestSharedFlushed: a flush is for all parts, also for a consumer that takes them one by one as its only credit comes.
+func TestSharedFlushed(t *testing.T) {
+	r := newSenderRig(t, PartitionConfig{Exclusive: 0}, 16, 512)
+	r.request(0, 1)
+	r.shares(0, "a", "b")
+	r.w.Flush(0)
+	r.one(segment.DataBuffer, 0, 1, "a")
+	r.feed(AppendAddCredit(nil, senderChannel(0), 1))
+	r.one(segment.DataBuffer, 1, 0, "b")
+	r.w.Unshare()
+	r.close()
+}
+
+// TestWholeBuffersAreFlushed: a lone buffer that is whole, or a part, comes to a consumer without credit at the latest with the flush timer, which
+// has it announced.
+func TestWholeBuffersAreFlushed(t *testing.T) {
+	for name, put := range map[string]func(r *senderRig){
+		"shared": func(r *senderRig) { r.shares(0, "a") },
+		"alone":  func(r *senderRig) { r.buffer(0, []byte("a"), true) },
+	} {
+		r := newSenderRig(t, PartitionConfig{Exclusive: 0}, 16, 512)
+		r.request(0, 0)
+		put(r)
+		r.pump()
+		if len(r.backlogs) != 0 {
+			t.Errorf("%s: announced %v before the timer", name, r.backlogs)
+		}
+		r.part.FlushDirty()
+		r.pump()
+		if !slices.Equal(r.backlogs, []int32{1}) {
+			t.Errorf("%s: announced %v", name, r.backlogs)
+		}
+		r.feed(AppendAddCredit(nil, senderChannel(0), 1))
+		r.one(segment.DataBuffer, 0, 0, "a")
+		r.w.Unshare()
+		r.close()
+	}
+}
+
+// TestSharedIsReclaimed: a segment that the writer gives up comes home with the loop's next turn, which it asks for.
+func TestSharedIsReclaimed(t *testing.T) {
+	for name, give := range map[string]func(r *senderRig){
+		"reclaim": func(r *senderRig) { r.w.Reclaim() },
+		"unshare": func(r *senderRig) { r.w.Unshare(); r.w.Publish() },
+	} {
+		wakes := 0
+		r := newSenderRig(t, PartitionConfig{Exclusive: 2, Wake: func() { wakes++ }}, 1, 512)
+		r.request(0, 9)
+		r.shares(0, "a")
+		r.one(segment.DataBuffer, 0, 0, "a")
+		if r.w.Publish(); r.w.Available(0) {
+			t.Fatalf("%s: nothing is kept", name)
+		}
+		wakes = 0
+		if give(r); wakes != 1 {
+			t.Errorf("%s: the loop is woken %d times", name, wakes)
+		}
+		r.part.Poll()
+		if !r.w.Available(0) {
+			t.Errorf("%s: the writer waits for what it keeps", name)
+		}
+		r.close()
+	}
+}
+
+// TestSharedTooLong: what is longer than half a segment is not copied, and takes none.
+func TestSharedTooLong(t *testing.T) {
+	r := newSenderRig(t, PartitionConfig{Exclusive: 2}, 2, 512)
+	if r.w.Share(0, make([]byte, 257)) || !r.w.Share(0, make([]byte, 256)) || !r.w.Share(0, make([]byte, 200)) {
+		t.Error("half a segment may be shared, and no more")
+	}
+	if n := r.local.Stats().InUse; n != 1 {
+		t.Errorf("%d segments in use", n)
+	}
+	r.w.Unshare()
+	r.close()
+}
+
+// TestSharedAsAlone: a consumer gets the same messages, with the same backlogs, and a snapshot the same buffers, whether small buffers share
+// segments or not.
+func TestSharedAsAlone(t *testing.T) {
+	for seed := range uint64(400) {
+		rnd := rand.New(rand.NewPCG(seed, 77))
+		exclusive := int32(rnd.IntN(2) * 2)
+		var sinks [2]sinkCalls
+		var rigs [2]*senderRig // the first one shares
+		for i := range rigs {
+			rigs[i] = newSenderRig(t, PartitionConfig{Exclusive: int(exclusive), Sink: &sinks[i]}, 500, 512)
+		}
+		id, requested := int64(0), false
+		for i := range 120 {
+			text, op, n := fmt.Sprint(i, strings.Repeat("x", rnd.IntN(60))), rnd.IntN(20), 1+rnd.IntN(4)
+			var got [2][]string
+			for k, r := range rigs {
+				switch op {
+				case 0:
+					r.w.AddEvent(0, someEvent())
+				case 1:
+					r.w.AddEvent(0, unalignedBarrier(id+1))
+				case 2:
+					r.w.AddEvent(0, timeoutableBarrier(id+1))
+				case 3:
+					r.part.AlignedBarrierTimeout(id)
+				case 4:
+					r.w.Flush(0)
+				case 5:
+					r.w.FlushAll()
+				case 6:
+					r.part.FlushDirty()
+				case 7, 8, 9:
+					if r.core.Reader(senderChannel(0)) != nil {
+						r.feed(AppendAddCredit(nil, senderChannel(0), int32(n)))
+					}
+				case 10:
+					if r.part.Subpartition(0).blocked {
+						r.feed(AppendResumeConsumption(nil, senderChannel(0)))
+					}
+				case 11:
+					if !requested {
+						r.request(0, exclusive)
+					}
+				case 12:
+					r.buffer(0, []byte(text), true)
+				case 13:
+					r.w.Unshare()
+				default:
+					for range n {
+						if k == 0 {
+							r.shares(0, text)
+						} else {
+							r.buffer(0, []byte(text), true)
+						}
+					}
+				}
+				r.part.Poll()
+				// Not what is announced: of several at once that is the first one, or all.
+				got[k] = append(r.messages(), fmt.Sprint(r.part.Subpartition(0).Queued(), sinks[k]))
+			}
+			if requested = requested || op == 11; op == 1 || op == 2 {
+				id++
+			}
+			if !slices.Equal(got[0], got[1]) {
+				t.Fatalf("seed %d, step %d, operation %d:\n shared %q\n alone %q", seed, i, op, got[0], got[1])
+			}
+		}
+		for _, r := range rigs {
+			r.w.Unshare()
+			r.close()
+		}
+	}
 }
 
 // TestSharedWake: small buffers wake the loop by their bytes and their number, like others.
@@ -254,4 +417,61 @@ func TestSharedWake(t *testing.T) {
 		r.w.Unshare()
 		r.close()
 	}
+}
+
+// TestSharedWakesTheSleeper: a writer that adds a part and finds the loop awake has been seen by the loop's last look before it sleeps. Each
+// of them makes its own thing visible and then looks at the other's.
+func TestSharedWakesTheSleeper(t *testing.T) {
+	rounds := uint64(300_000)
+	if testing.Short() || buildtag.Race {
+		rounds /= 10
+	}
+	var asleep atomic.Bool
+	woken := false
+	r := newSenderRig(t, PartitionConfig{Exclusive: 2, Wake: func() { woken = asleep.Load() }}, 64, 32<<10)
+	var turn, done struct {
+		atomic.Uint64
+		_ [120]byte
+	}
+	before, seen := int32(0), false
+	end := make(chan struct{})
+	go func() {
+		defer close(end)
+		for i := uint64(1); i <= rounds; i++ {
+			for n := 0; turn.Load() != i; n++ {
+				if n > 1000 {
+					runtime.Gosched()
+				}
+			}
+			asleep.Store(true)
+			seen = r.part.shared.parts.Count() != before
+			done.Store(i)
+		}
+	}()
+	for i := uint64(1); i <= rounds; i++ {
+		asleep.Store(false)
+		before, woken = r.part.shared.parts.Count(), false
+		turn.Store(i)
+		for range i % 40 { // so that they meet
+			_ = done.Load()
+		}
+		r.shares(0, "part")
+		r.w.Publish()
+		for n := 0; done.Load() != i; n++ {
+			if n > 1000 {
+				runtime.Gosched()
+			}
+		}
+		if !woken && !seen {
+			t.Fatalf("round %d: the loop sleeps and has not seen the part", i)
+		}
+		if i%100 == 0 {
+			r.part.Poll()
+			r.part.Subpartition(0).queue.Clear(func(e element) { e.r.Close() })
+			r.local.Drain()
+		}
+	}
+	<-end
+	r.w.Unshare()
+	r.close()
 }

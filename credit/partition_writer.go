@@ -64,9 +64,7 @@ func (w *PartitionWriter) Add(sub int, r segment.Reader, partial int) (hint int,
 	if r.Finished() {
 		size = r.Written()
 	}
-	if len(w.runs.open) > 0 {
-		w.endRun(sub)
-	}
+	w.endRun(sub)
 	w.add(sub, partial, r)
 	w.handedOver(size)
 	return int(s.hint.Load()), true
@@ -163,6 +161,7 @@ func (w *PartitionWriter) Close() {
 // Reclaim lets the loop send or give back finished buffers that only the next buffer would move, and publishes. A writer
 // calls it once before it waits for memory: it may be these that it waits for.
 func (w *PartitionWriter) Reclaim() {
+	w.Unshare()
 	w.put(item{kind: itemReclaim})
 	w.wakeUp()
 }
@@ -273,6 +272,11 @@ func (w *PartitionWriter) check(sub int, ready func() bool) (done bool, err erro
 // wakeUp ends a batch.
 func (w *PartitionWriter) wakeUp() {
 	w.sinceUp, w.bytesUp = 0, 0
+	if w.runs.more {
+		// A part is made visible by a plain store. The loop that is about to sleep must see it, or this the loop's sleep.
+		w.runs.more = false
+		w.shared.fence.Add(1)
+	}
 	if w.wake != nil {
 		w.wake()
 	}

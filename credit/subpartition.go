@@ -125,7 +125,7 @@ func (s *Subpartition) addElement(r segment.Reader, partial int32, end bool) boo
 			s.dataCount++
 			e.weight = s.weigh(&r)
 			s.weight += int(e.weight)
-			if !r.Finished() {
+			if !r.Finished() || s.part.emptyMessages {
 				s.part.markDirty(s)
 			}
 		}
@@ -208,14 +208,11 @@ func (s *Subpartition) poll(p *Polled) bool {
 		if p.Type == segment.TimeoutableAlignedBarrier {
 			s.barrierLeaves(&front.r)
 		}
-		alone := s.queue.Len() == 1
 		if front.parts > 1 {
-			if alone {
-				s.flushRequested = false
-			}
 			p.Buf = s.takePart(front)
 			break
 		}
+		alone := s.queue.Len() == 1
 		buf, finished := front.r.NextClose()
 		if !finished && !alone {
 			panic(fmt.Sprintf("credit: subpartition %d: an unfinished buffer is not the last one", s.index))
