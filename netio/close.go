@@ -64,6 +64,7 @@ func (l *Loop) shutdown(ctx context.Context) {
 			break
 		}
 		if !worked {
+			l.sysTakePeeks()
 			l.sysSleep(closeStep, false, false)
 		}
 	}
@@ -77,6 +78,7 @@ func (l *Loop) shutdown(ctx context.Context) {
 			break
 		}
 		if !worked {
+			l.sysTakePeeks()
 			l.sysSleep(closeStep, false, false)
 		}
 	}

@@ -2,14 +2,21 @@
 
 package netio
 
-import "golang.org/x/sys/unix"
+import (
+	"io"
+
+	"golang.org/x/sys/unix"
+)
 
 // The rule of peeking. A read that empties a socket has the kernel acknowledge what it took, within the call, unless an answer on the same
 // connection is about to carry that; in Flink's protocol the answer goes over another connection. So each small message costs its receiver a
 // packet of its own before anybody looks at it, a third of its way on loopback. A read that leaves the bytes in the socket (MSG_PEEK), and begins
-// where the last one ended (SO_PEEK_OFF, which TCP has since Linux 6.9), acknowledges nothing. Small messages are read like that, and taken out of
-// the socket several at a time, without another copy (MSG_TRUNC), when the loop has nothing better to do. A kernel that has waited for that
-// for too long acknowledges by itself.
+// where the last one ended (SO_PEEK_OFF, which TCP has since Linux 6.9), acknowledges nothing. So a loop that polls looks at small messages, and takes
+// them out of the socket, without another copy (MSG_TRUNC), when it has nothing better to do: several at a time if the next ones come at once.
+//
+// Bytes stay in the socket for a moment only. Their sender may be waiting: its window counts packets, and Nagle's algorithm waits for all of
+// them. They take up the kernel's memory, a page each. And closing a socket with unread bytes resets the connection. So whatever was seen is
+// taken after peekIdle of polling in vain, before the loop sleeps, and after peekBusy turns that did other things; there are peekTake looks at most.
 //
 // Bytes that were seen must not be reported again, so SO_RCVLOWAT is one more than they are: raised before the kernel is asked, lowered at once
 // when they are taken. It may be too low for a while, which costs a read in vain, and is never too high. The rule of lowat.go is for bulk, this
@@ -17,14 +24,17 @@ import "golang.org/x/sys/unix"
 const (
 	peekSmall = 1 << 10 // bytes of a small read
 	peekAfter = 8       // small reads in a row after which a connection peeks
-	peekTake  = 8       // looks after which what they saw is taken
-	peekMost  = 4 << 10 // bytes that are taken in any case
+	peekTurn  = 8       // looks after which what they saw is taken when the kernel is asked
+	peekTake  = 32      // and at once
+	peekMost  = 8 << 10 // bytes, likewise
+	peekConns = 64      // connections of a loop that peeks: it goes over them
+	peekBusy  = 16      // turns
 )
 
 // peek is the state of the rule for one connection.
 type peek struct {
 	on, never bool  // never: the kernel cannot
-	stale     bool  // in loopSys.stale
+	listed    bool  // in loopSys.owing
 	count     uint8 // on: looks since bytes were taken; off: small reads in a row
 	writes    uint8 // meanwhile: each carries an acknowledgement
 	owed      int   // bytes seen and not taken
@@ -45,16 +55,28 @@ func (c *Conn) peekRule(n int) {
 		return
 	}
 	k.count = 0
+	if k.writes <= peekAfter/4 && c.mayPeek() {
+		if k.never = !c.startPeek(); !k.never {
+			k.on, k.writes, k.owed, k.level = true, 0, 0, 1
+		}
+	}
+}
+
+func (c *Conn) mayPeek() bool {
 	l := c.l
-	if k.writes > peekAfter/4 || c.finishing || c.raisedAt >= 0 || l.cfg.NoPeek || c.net == "unix" || c.sys.tls != nil ||
-		l.hooks != nil && (l.hooks.read != nil || l.hooks.readv != nil) {
-		return
+	return !l.cfg.NoPeek && l.pollFor() > 0 && len(l.conns) <= peekConns && c.net != "unix" && c.sys.tls == nil && !c.finishing && c.raisedAt < 0 &&
+		(l.hooks == nil || l.hooks.read == nil && l.hooks.readv == nil)
+}
+
+// startPeek sets the socket up. It asks for what it has set: there are kernels that take the option and do not know it. Urgent bytes, which nobody
+// sends in earnest, count as others from then on: the kernel would see one of them twice.
+func (c *Conn) startPeek() bool {
+	set := func(opt, v int) bool { return unix.SetsockoptInt(c.sys.fd, unix.SOL_SOCKET, opt, v) == nil }
+	if !set(unix.SO_PEEK_OFF, 0) || !set(unix.SO_OOBINLINE, 1) {
+		return false
 	}
-	if unix.SetsockoptInt(c.sys.fd, unix.SOL_SOCKET, unix.SO_PEEK_OFF, 0) != nil {
-		k.never = true
-		return
-	}
-	k.on, k.writes, k.level = true, 0, 1
+	off, err := unix.GetsockoptInt(c.sys.fd, unix.SOL_SOCKET, unix.SO_PEEK_OFF)
+	return err == nil && off == 0
 }
 
 // look reads into p what was not seen yet.
@@ -66,14 +88,18 @@ func (c *Conn) look(p []byte) (int, unix.Errno) {
 		k.owed += n
 		k.count++
 		c.l.stats.Peeks++
-		if n > peekSmall || k.owed > peekMost || c.finishing {
+		c.l.sys.busy = 0
+		switch {
+		case n > peekSmall || k.writes > peekTurn/2 || c.finishing: // others than small messages, or what is written carries the acknowledgements
 			c.stopPeek()
-		} else if !k.stale {
-			k.stale = true
-			c.l.sys.stale = append(c.l.sys.stale, c)
+		case k.count >= peekTake || k.owed > peekMost:
+			c.take()
+		case !k.listed:
+			k.listed = true
+			c.l.sys.owing = append(c.l.sys.owing, c)
 		}
 	case errno == 0:
-		c.stopPeek() // the end: whoever waits for an acknowledgement of it gets one
+		c.stopPeek() // the end: the socket is empty, as after a read
 	case errno == unix.EAGAIN && !c.l.sys.polling:
 		c.take() // the kernel took something that was seen for news
 	}
@@ -88,9 +114,13 @@ func (c *Conn) take() {
 		if errno == unix.EINTR {
 			continue
 		}
-		if n <= 0 { // nobody else reads from it, so this cannot be
+		if n <= 0 { // what was seen is there, as nobody else reads from it
 			k.owed = 0
-			c.Close(c.opError("read", errno))
+			err := io.ErrUnexpectedEOF
+			if errno != 0 {
+				err = errno
+			}
+			c.Close(c.opError("read", err))
 			return
 		}
 		k.owed -= n
@@ -108,29 +138,45 @@ func (c *Conn) peekLevel() {
 
 // stopPeek ends peeking: the next read takes what it reads.
 func (c *Conn) stopPeek() {
-	k := &c.sys.peek
-	if !k.on {
-		return
+	if k := &c.sys.peek; k.on {
+		c.take()
+		k.on = false
 	}
-	c.take()
-	k.on = false
 }
 
-// sysSettlePeeks is called before the kernel is asked what there is; idle: the loop is about to wait, so there is time to take what was seen.
+// sysSettlePeeks is called before the kernel is asked what there is. idle: the loop polls, and has time to take what was seen, if that is much.
 func (l *Loop) sysSettlePeeks(idle bool) {
-	for i, c := range l.sys.stale {
-		l.sys.stale[i] = nil
+	kept := l.sys.owing[:0]
+	for _, c := range l.sys.owing {
 		k := &c.sys.peek
-		k.stale = false
-		switch {
-		case !k.on:
-		case idle && k.writes > peekTake/2: // they carry the acknowledgements
-			c.stopPeek()
-		case idle && k.count >= peekTake:
+		if idle && k.count >= peekTurn {
 			c.take()
-		default:
+		}
+		if k.listed = k.owed > 0; k.listed {
 			c.peekLevel()
+			kept = append(kept, c)
 		}
 	}
-	l.sys.stale = l.sys.stale[:0]
+	clear(l.sys.owing[len(kept):])
+	l.sys.owing = kept
+}
+
+// sysTakePeeks takes out of all sockets what was seen. Nothing is left in them when the loop sleeps.
+func (l *Loop) sysTakePeeks() {
+	for i, c := range l.sys.owing {
+		l.sys.owing[i] = nil
+		c.sys.peek.listed = false
+		c.take()
+	}
+	l.sys.owing = l.sys.owing[:0]
+}
+
+// sysBusy is called after a turn that did something: a loop that is never idle takes what was seen, too.
+func (l *Loop) sysBusy() {
+	if len(l.sys.owing) == 0 {
+		return
+	}
+	if l.sys.busy++; l.sys.busy > peekBusy {
+		l.sysTakePeeks()
+	}
 }

@@ -35,6 +35,13 @@
 // connections share the loop fairly and turns stay short. A short read ends reading: the loop polls through epoll, which
 // respects SO_RCVLOWAT, rather than by reading, which would pick up crumbs. While sleeping nobody holds the token.
 //
+// # Small messages
+//
+// A read that empties a socket makes the kernel acknowledge what it took, before it returns. Where the answer goes over another connection
+// that is a packet for each message. So a connection that gets small messages, and writes little itself, is looked at (MSG_PEEK, SO_PEEK_OFF) instead of
+// read, and what was seen is taken out of the socket several messages at a time, while the loop waits (Linux 6.9; [LoopConfig.NoPeek]).
+// Handlers see no difference.
+//
 // # Ownership
 //
 //   - Methods of Conn and Timer, and those of Loop that say so, are for the holder of the token: handlers, posted functions,

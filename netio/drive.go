@@ -63,13 +63,17 @@ const vainTurns = 16
 // loop's driver, or (left) the caller leaves the drive to whom it served.
 func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier) (done, left bool, err error) {
 	l.drives.Add(1)
-	look := pollKernel
-	if l.pollFor() == 0 {
-		look = noKernel // by sleeping the kernel is asked as well
-	}
-	for vain := 0; ; {
+	for vain, unasked := 0, 0; ; {
 		follows := l.follows.Load()
+		// Without polling the kernel is asked by sleeping. While others keep the loop from that it is asked now and then.
+		look := pollKernel
+		if unasked++; l.pollFor() == 0 && unasked < kernelEvery {
+			look = noKernel
+		}
 		worked := l.round(look)
+		if look == pollKernel {
+			unasked = 0
+		}
 		served := worked && l.giveWay()
 		if ready() {
 			break
@@ -77,7 +81,8 @@ func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 		if err = l.stopped(ctx); err != nil {
 			break
 		}
-		if !worked || look == noKernel {
+		if !worked {
+			unasked = 0
 			if !l.nap(ctx, ready, n) && !l.spin(l.pollFor(), ready) {
 				if l.state.Load()&asleep != 0 {
 					l.Release()
@@ -224,10 +229,10 @@ func (l *Loop) sleep(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 	if n != nil {
 		n.PrepareHook(&l.wakeFn)
 	}
+	l.sysTakePeeks()
 	events := pollKernel
 	// The last look, now that whoever brings work knows of the sleeper. The kernel is looked at by sleeping.
 	if !l.round(noKernel) && (ready == nil || !ready()) && l.stopped(ctx) == nil {
-		l.sysSettlePeeks(true)
 		until := l.due()
 		if limit != never {
 			until = min(until, l.clock()+limit)

@@ -123,6 +123,7 @@ func (l *Loop) serve() {
 			l.Release()
 			return
 		}
+		l.sysTakePeeks()
 		l.state.Or(watch)
 		if !l.round(noKernel) { // the last look, see sleep
 			l.watchUntil = l.due()

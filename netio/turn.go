@@ -86,6 +86,9 @@ func (l *Loop) round(events int) (worked bool) {
 	if l.settle() {
 		worked = true
 	}
+	if worked {
+		l.sysBusy()
+	}
 	if len(l.raised) > 0 {
 		l.lowatIdle(worked)
 	}
@@ -133,6 +136,9 @@ func (l *Loop) pollFor() time.Duration {
 	return l.cfg.Poll
 }
 
+// peekIdle is how long polling goes on in vain before what was seen in sockets is taken out of them; see conn_peek_linux.go.
+const peekIdle = 15 * time.Microsecond
+
 // lastTurns is in how many turns of polling the kernel is asked once, and not only the socket that brought data last.
 const lastTurns = 4
 
@@ -141,7 +147,7 @@ func (l *Loop) spin(d time.Duration, ready func() bool) (worked bool) {
 	if d <= 0 {
 		return false
 	}
-	start := time.Since(l.base)
+	start, idle := time.Since(l.base), time.Duration(0)
 	for i := 1; ; i++ {
 		sysYield() // lets a peer on the same CPU run
 		ask := pollKernel
@@ -150,13 +156,16 @@ func (l *Loop) spin(d time.Duration, ready func() bool) (worked bool) {
 		} else {
 			l.sysSettlePeeks(true)
 		}
+		if idle >= peekIdle {
+			l.sysTakePeeks()
+		}
 		if l.round(ask) {
 			return true
 		}
 		if ready != nil && ready() || l.closing.Load() {
 			return true
 		}
-		if time.Since(l.base)-start >= d { // each time: where the CPU is not ours alone, one yield may take milliseconds
+		if idle = time.Since(l.base) - start; idle >= d { // each time: where the CPU is not ours alone, one yield may take milliseconds
 			l.lowerAll()
 			return false
 		}

@@ -39,7 +39,8 @@ type loopSys struct {
 	polling  bool  // sysReadLast reads, from a socket that nobody has said to have something
 	vec      vectors
 	seals    sealPool
-	stale    []*Conn // have seen bytes since their SO_RCVLOWAT was set
+	owing    []*Conn // of which something was seen that is still in their sockets
+	busy     int     // turns that did something since anything was seen
 	joined   []byte  // what is shorter than a record of TLS, for the time of a call
 }
 

@@ -44,6 +44,8 @@ func (l *Loop) sysInterrupt() {
 func (l *Loop) sysTakeWakeup() {}
 
 func (l *Loop) sysSettlePeeks(bool) {}
+func (l *Loop) sysTakePeeks()       {}
+func (l *Loop) sysBusy()            {}
 
 func (l *Loop) sysPoll() bool { return false }
 
