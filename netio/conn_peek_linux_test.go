@@ -56,7 +56,7 @@ func newPeeked(t testing.TB, cfg LoopConfig, as func(*peeked) Handler) *peeked {
 	if cfg.Standby == 0 {
 		cfg.Standby = -1
 	}
-	p := &peeked{stream: newStream(t, 5, 1<<60), n: ringbuf.NewNotifier()}
+	p := &peeked{stream: newStream(t, 5, 1<<30), n: ringbuf.NewNotifier()}
 	p.close = func(_ *Conn, err error) { p.closes++; p.err = err }
 	if p.l = newLoop(t, cfg); p.l.oneP {
 		t.Skip("with one P there is no polling, and without it nobody peeks")

@@ -154,7 +154,7 @@ func TestVainDriverLeaves(t *testing.T) {
 		for range steps {
 			step()
 		}
-		if n := l.drives.Load() - drives; n < steps*9/10 { // it may be a moment too early
+		if n := l.drives.Load() - drives; n < steps*3/4 { // it may be a moment too early, now and then
 			t.Errorf("the one that it was left to drove %d times of %d", n, steps)
 		}
 		if !left(l) {
