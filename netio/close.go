@@ -20,7 +20,13 @@ func (l *Loop) Close(ctx context.Context) error {
 	l.sysInterrupt()
 	l.wakeFollowers()
 	l.own.Wait()
-	l.acquire() // whoever runs turns sees `closing` and leaves; the token is not given back
+	// Whoever runs turns sees `closing` and leaves; who sleeps needs the token for that. Nobody goes to sleep any more, and in the end the token is
+	// not given back.
+	for l.acquire(); l.state.Load()&asleep != 0; l.acquire() {
+		l.Release()
+		l.sysInterrupt()
+		time.Sleep(wakeStep)
+	}
 	l.shutdown(ctx)
 	l.workers.Wait()
 	l.cancels.clear()
@@ -28,6 +34,9 @@ func (l *Loop) Close(ctx context.Context) error {
 	l.sysFree()
 	return nil
 }
+
+// wakeStep is how long Close leaves the token to those that it has woken.
+const wakeStep = 100 * time.Microsecond
 
 // closeStep is how long a closing loop sleeps at a time: it has to look at the context.
 const closeStep = 2 * time.Millisecond

@@ -62,24 +62,6 @@ func (c *Conn) sendMemory(limit int) bool {
 	return c.wrote("write", n, total, errno)
 }
 
-// wrote notes what a system call has written of want bytes. It returns false if nothing more is to be written now.
-func (c *Conn) wrote(op string, n, want int, errno unix.Errno) bool {
-	switch errno {
-	case 0:
-		c.l.stats.Writes++
-		c.l.stats.WriteBytes += uint64(n)
-		c.acknowledge(n)
-		c.blocked = n < want // the socket is full
-	case unix.EAGAIN:
-		c.blocked = true
-	case unix.EINTR:
-	default:
-		c.writeFailed(c.opError(op, errno))
-		return false
-	}
-	return !c.blocked
-}
-
 // sendPart sends a part of a file. If the file is to blame that nothing goes out, it is read once more, as another file system may
 // only be able to do that; if that fails, too, the frame's header has gone out and the rest of it cannot: the connection ends.
 func (c *Conn) sendPart(pc *piece) bool {

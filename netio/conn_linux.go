@@ -266,19 +266,26 @@ func (c *Conn) sysWrite() {
 	}
 	n, errno := c.writeVectors(v)
 	v.release()
+	c.wrote("write", n, total, errno)
+}
+
+// wrote notes what a system call has written of want bytes. It returns false if nothing more is to be written now.
+func (c *Conn) wrote(op string, n, want int, errno unix.Errno) bool {
 	switch errno {
 	case 0:
-		l.stats.Writes++
-		l.stats.WriteBytes += uint64(n)
+		c.l.stats.Writes++
+		c.l.stats.WriteBytes += uint64(n)
 		c.acknowledge(n)
-		c.sys.peek.writes++   // it may wrap: then peeking goes on for a while
-		c.blocked = n < total // the socket is full
+		c.sys.peek.writes++  // it may wrap: then peeking goes on for a while
+		c.blocked = n < want // the socket is full
 	case unix.EAGAIN:
 		c.blocked = true
 	case unix.EINTR:
 	default:
-		c.writeFailed(c.opError("write", errno))
+		c.writeFailed(c.opError(op, errno))
+		return false
 	}
+	return !c.blocked
 }
 
 func (c *Conn) writeVectors(v *vectors) (int, unix.Errno) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirflow/weir/internal/testcert"
+	"github.com/weirflow/weir/segment"
 	"golang.org/x/sys/unix"
 )
 
@@ -190,4 +191,27 @@ func TestPeekNotWithAnswers(t *testing.T) {
 			t.Errorf("%d reads, %d of them peeks", p.l.stats.Reads, p.l.stats.Peeks)
 		}
 	})
+}
+
+// TestPeekNotWithFiles: answers that are parts of files carry acknowledgements as well.
+func TestPeekNotWithFiles(t *testing.T) {
+	file, _ := patternFile(t, 100)
+	p := newPeeked(t, LoopConfig{}, func(p *peeked) Handler {
+		check := p.check
+		p.read = func(c *Conn, b []byte) error {
+			check(b)
+			c.AppendBuffer(file.Wrap(0, 100, segment.DataBuffer))
+			return nil
+		}
+		return &p.funcs
+	})
+	for range 200 {
+		p.small(1, 20)
+		if _, err := io.ReadFull(p.peer, make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p.l.stats.Peeks != 0 {
+		t.Errorf("%d peeks in %d reads that are answered", p.l.stats.Peeks, p.l.stats.Reads)
+	}
 }

@@ -63,17 +63,14 @@ const vainTurns = 16
 // loop's driver, or (left) the caller leaves the drive to whom it served.
 func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier) (done, left bool, err error) {
 	l.drives.Add(1)
-	for vain, unasked := 0, 0; ; {
+	for vain := 0; ; {
 		follows := l.follows.Load()
 		// Without polling the kernel is asked by sleeping. While others keep the loop from that it is asked now and then.
 		look := pollKernel
-		if unasked++; l.pollFor() == 0 && unasked < kernelEvery {
-			look = noKernel
+		if l.pollFor() == 0 {
+			look = l.nowAndThen()
 		}
 		worked := l.round(look)
-		if look == pollKernel {
-			unasked = 0
-		}
 		served := worked && l.giveWay()
 		if ready() {
 			break
@@ -82,7 +79,6 @@ func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 			break
 		}
 		if !worked {
-			unasked = 0
 			if !l.nap(ctx, ready, n) && !l.spin(l.pollFor(), ready) {
 				if l.state.Load()&asleep != 0 {
 					l.Release()

@@ -2,6 +2,7 @@ package netio
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -183,4 +184,40 @@ func TestVainDriverLeaves(t *testing.T) {
 		}
 		stop()
 	})
+}
+
+// TestCloseEndsSleepers: consumers that sleep in the kernel get ErrClosed, as many as there are, whether Close takes the token before them or not.
+func TestCloseEndsSleepers(t *testing.T) {
+	for name, cfg := range map[string]LoopConfig{"polling": {}, "no polling": {Poll: -1}, "no standby": {Standby: -1}, "dedicated": {Dedicated: true}} {
+		t.Run(name, func(t *testing.T) {
+			for consumers := range 3 {
+				for range 30 {
+					l, err := NewLoop(cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ended := make(chan error, consumers)
+					for range consumers {
+						go func() { ended <- l.RunUntil(t.Context(), func() bool { return false }, ringbuf.NewNotifier()) }()
+					}
+					if consumers > 0 && !cfg.Dedicated {
+						until(t, "somebody sleeps", func() bool { return l.state.Load()&asleep != 0 })
+					}
+					if err := l.Close(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					for range consumers {
+						select {
+						case err := <-ended:
+							if !errors.Is(err, ErrClosed) {
+								t.Error(err)
+							}
+						case <-time.After(hang):
+							t.Fatal("RunUntil does not return after Close")
+						}
+					}
+				}
+			}
+		})
+	}
 }

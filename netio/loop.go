@@ -167,7 +167,7 @@ type Loop struct {
 	raisedIdle time.Duration // since when a raised loop has had nothing to do; 0: it had
 	sleepUntil time.Duration // when the sleeping consumer wakes by itself
 	watchUntil time.Duration // when the sleeping standby wakes by itself
-	kicks      int           // turns of Kick since the kernel was asked
+	unasked    int           // turns without a look at sockets since the kernel was asked what there is
 	noWay      int           // turns after which giveWay is tried again
 	chunks     chunkPool
 	stats      Stats
@@ -189,7 +189,7 @@ type Stats struct {
 	Naps       uint64 // sleeps for no longer than polling would have lasted, while SO_RCVLOWAT is raised
 	Wakeups    uint64 // wake-ups through the loop's own descriptor
 	Lowats     uint64 // changes of SO_RCVLOWAT for bulk
-	Peeks      uint64 // part of Reads: those that left what they read in the socket for the time being
+	Peeks      uint64 // part of Reads: those that looked at small messages, which are taken out of the socket later
 	Accepted   uint64
 	// TLS handshakes of listeners: those that are through, those that failed, and connections still at it.
 	Handshakes, HandshakesFailed uint64

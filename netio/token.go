@@ -155,7 +155,7 @@ func (l *Loop) pokeStandby() {
 	}
 }
 
-// kernelEvery is for how many turns of Kick the kernel is asked once.
+// kernelEvery is for how many turns of those that need not ask the kernel it is asked once: those of Kick, and of who will ask by sleeping.
 const kernelEvery = 4
 
 // Kick runs a turn that does not block, so that what a writer just published goes out. If another goroutine runs turns, that
@@ -175,12 +175,7 @@ func (l *Loop) Kick() {
 	// Each turn writes about BatchBytes a connection; what is left after some goes to others. What arrives is for those that wait: a writer looks
 	// at it now and then only, so that one that never waits gets its credit.
 	for range 8 {
-		l.kicks++
-		events := noKernel
-		if l.kicks >= kernelEvery {
-			events = pollKernel
-		}
-		if l.round(events); len(l.dirty) == 0 {
+		if l.round(l.nowAndThen()); len(l.dirty) == 0 {
 			break
 		}
 	}

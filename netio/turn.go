@@ -48,6 +48,14 @@ const (
 	pollKernel = 0  // what is ready; a positive number is that of the events that a sleep has brought
 )
 
+// nowAndThen is what to ask the kernel for in a turn that need not: each kernelEvery such turns ask it.
+func (l *Loop) nowAndThen() int {
+	if l.unasked < kernelEvery-1 {
+		return noKernel
+	}
+	return pollKernel
+}
+
 func (l *Loop) round(events int) (worked bool) {
 	l.check.assertHeld()
 	l.turns.Store(l.turns.Load() + 1)
@@ -71,8 +79,11 @@ func (l *Loop) round(events int) (worked bool) {
 			worked = true
 		}
 	}
-	if events >= pollKernel {
-		l.kicks = 0
+	switch {
+	case events >= pollKernel:
+		l.unasked = 0
+	case events == noKernel:
+		l.unasked++
 	}
 	switch {
 	case events > 0:
