@@ -14,5 +14,6 @@
 // sockets.
 //
 // The protocol is that of Apache Flink's TaskManagers, byte for byte; a [Profile] selects the release line. In one thing a server
-// uses it as Flink's own does for files only: small buffers that wait behind one another share a message (pack.go, ServerOptions.NoPacking).
+// uses it as Flink's own does for files only: small buffers that wait behind one another share a message (pack.go, ServerOptions.NoPacking). At the
+// writer they share a segment (partition_share.go), which nobody else sees.
 package credit

@@ -1,11 +1,15 @@
 package credit
 
-import "github.com/weirflow/weir/segment"
+import (
+	"slices"
+
+	"github.com/weirflow/weir/segment"
+)
 
 // Sharing: small whole buffers of a subpartition lie in one segment as its parts (segment.PartsBuilder). The ring has an item for the segment, not
-// for each of them: the loop looks for new parts of the segments that are open, if a word says that there are any, each time that it polls, and before it does another item of
-// their subpartition. The order is that in which they were handed over, as the writer closes the segment before it hands over anything else
-// for that subpartition.
+// for each of them: the loop looks for new parts each time that it polls, if a word says that there are any (segment.Signal), and before it does
+// another item of their subpartition. The order is that in which they were handed over, as the writer closes the segment before it hands over
+// anything else for that subpartition.
 
 // mostRuns is how many shared segments a partition has open at a time: when there are new parts the loop looks at each of them. Others get
 // buffers of their own.
@@ -13,9 +17,9 @@ const mostRuns = 512
 
 // runs are the shared segments that a writer has open.
 type runs struct {
-	subs []run // of all subpartitions; nil before the first one
-	open []int32
-	more bool // parts were added since the loop was woken
+	subs []run   // of all subpartitions; nil before the first one
+	open []int32 // the subpartitions that have one
+	more bool    // something was done to one since the loop was woken
 }
 
 type run struct {
@@ -159,16 +163,11 @@ func (s *Subpartition) leavesParts(e *element, n int32, bytes int) {
 	s.weight -= bytes
 }
 
+// forgetRun takes a subpartition that followed a shared segment off the list.
 func (p *Partition) forgetRun(s *Subpartition) {
-	for i, o := range p.runs {
-		if o == s {
-			last := len(p.runs) - 1
-			p.runs[i] = p.runs[last]
-			p.runs[last] = nil
-			p.runs = p.runs[:last]
-			return
-		}
-	}
+	i, last := slices.Index(p.runs, s), len(p.runs)-1
+	p.runs[i], p.runs[last] = p.runs[last], nil
+	p.runs = p.runs[:last]
 }
 
 // takeRuns is takeParts for all shared segments, if there are new parts.

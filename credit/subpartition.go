@@ -49,7 +49,7 @@ type Subpartition struct {
 // Index returns the index of the subpartition in its partition.
 func (s *Subpartition) Index() int { return int(s.index) }
 
-// Queued returns the number of queued buffers and events.
+// Queued returns the number of queued buffers and events. It counts them: for statistics.
 func (s *Subpartition) Queued() (n int) {
 	for i := range s.queue.Len() {
 		n += int(max(s.queue.At(i).parts, 1))

@@ -261,6 +261,20 @@ func (r *Reader) NextClose() (b Buffer, finished bool) {
 	return Buffer{}, true
 }
 
+// Take returns the next n bytes as a buffer with a reference of its own. They must be fewer than there are; else it is a misuse, and the zero
+// Buffer.
+func (r *Reader) Take(n int) Buffer {
+	if room := int(markLen(r.load()) - r.pos); n <= 0 || n >= room {
+		if r.b.h != nil {
+			r.b.h.misuse(badWindow, ErrRange)
+		}
+		return Buffer{}
+	}
+	b := r.window(r.pos, r.pos+int32(n)).Retain()
+	r.pos += int32(n)
+	return b
+}
+
 // window is the buffer [from, to) of the content, without a reference of its own.
 func (r *Reader) window(from, to int32) Buffer {
 	b := r.b

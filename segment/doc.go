@@ -27,7 +27,7 @@
 //
 // # Who owns what, and until when
 //
-// A handle from Take, Wrap, Retain, Slice or Reader.Next owns a reference. It is passed on like a file descriptor: the
+// A handle from Take, Wrap, Retain, Slice, Reader.Next, Reader.Take or PartsReader.Next owns a reference. It is passed on like a file descriptor: the
 // last to have it calls Release, once, and then nobody uses it, or the []byte got from it. The sole holder of a segment
 // may write all of it (Memory). As soon as there are two, everybody reads, except for the writer of a Builder, who goes
 // on behind what he has committed.

@@ -93,34 +93,3 @@ func (b Buffer) PartLen(i int) int {
 
 // PartLen is Buffer.PartLen of the buffer that r reads.
 func (r *Reader) PartLen(i int) int { return r.b.PartLen(i) }
-
-// Signal counts what one goroutine makes visible, for another one that looks whether there was anything since. Bump is a release: who sees its count
-// sees everything before it. It is no barrier: who looks at something else afterwards, to decide whether the other one has to be woken, needs
-// one in between. The zero value has counted nothing.
-type Signal struct {
-	m marker
-	n int32
-}
-
-// Bump counts. One goroutine only.
-func (s *Signal) Bump() {
-	s.n++
-	s.m.Store(s.n)
-}
-
-// Count is the number of Bumps; it wraps. Any goroutine.
-func (s *Signal) Count() int32 { return s.m.Load() }
-
-// Take returns the next n bytes as a buffer with a reference of its own. They must be fewer than there are; else it is a misuse, and the zero
-// Buffer.
-func (r *Reader) Take(n int) Buffer {
-	if room := int(markLen(r.load()) - r.pos); n <= 0 || n >= room {
-		if r.b.h != nil {
-			r.b.h.misuse(badWindow, ErrRange)
-		}
-		return Buffer{}
-	}
-	b := r.window(r.pos, r.pos+int32(n)).Retain()
-	r.pos += int32(n)
-	return b
-}
