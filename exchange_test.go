@@ -10,11 +10,13 @@ import (
 	"time"
 )
 
-func TestRecordsArriveOnceAndInOrder(t *testing.T) {
+func TestRecordsArriveOnceAndInOrder(t *testing.T) { places(t, recordsArriveOnceAndInOrder) }
+
+func recordsArriveOnceAndInOrder(t *testing.T, p place) {
 	ctx := limited(t)
-	a, b := server(t), open(t, Config{})
+	a, b := p.nodes(t)
 	out := newOutput(t, a, OutputConfig{Name: "x"})
-	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+	in := newInput(t, b, InputConfig{Sources: []Source{p.source(a, out)}})
 	// Sizes around everything that has an edge: empty, the ends of a segment, several segments, beyond the spill threshold.
 	sizes := []int{0, 1, 3, 100, 32<<10 - 9, 32<<10 - 10, 32<<10 - 8, 32 << 10, 100_000, 6 << 20}
 	const rounds = 40
@@ -193,10 +195,14 @@ func TestCheckpointsAreConsistent(t *testing.T) {
 }
 
 func TestAtLeastOnceLosesNothingAndHoldsNothingBack(t *testing.T) {
+	places(t, atLeastOnceLosesNothingAndHoldsNothingBack)
+}
+
+func atLeastOnceLosesNothingAndHoldsNothingBack(t *testing.T, p place) {
 	ctx := limited(t)
-	a, b := server(t), open(t, Config{})
+	a, b := p.nodes(t)
 	out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: 2, Partition: RoundRobin})
-	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}, Mode: AtLeastOnce})
+	in := newInput(t, b, InputConfig{Sources: []Source{p.source(a, out)}, Mode: AtLeastOnce})
 	wait := inBackground(t, func() error {
 		for i := range 1000 {
 			if err := out.Write(ctx, nil, []byte("x")); err != nil {
@@ -291,11 +297,13 @@ func TestWatermarksAreTheLeastOfAllChannels(t *testing.T) {
 }
 
 // Buffers that the user frames go through without a copy on the writer's side.
-func TestBuffersOfTheUsersOwn(t *testing.T) {
+func TestBuffersOfTheUsersOwn(t *testing.T) { places(t, buffersOfTheUsersOwn) }
+
+func buffersOfTheUsersOwn(t *testing.T, p place) {
 	ctx := limited(t)
-	a, b := server(t), open(t, Config{})
+	a, b := p.nodes(t)
 	out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: 2})
-	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+	in := newInput(t, b, InputConfig{Sources: []Source{p.source(a, out)}})
 	const n = 1000
 	wait := inBackground(t, func() error {
 		for i := range n {

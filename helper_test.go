@@ -61,6 +61,38 @@ func source(n *Node, o *Output) Source {
 	return Source{Addr: n.Addr().String(), Name: o.cfg.Name, Last: o.cfg.Subpartitions - 1}
 }
 
+// place says where the two ends of a test are.
+type place string
+
+const (
+	apart    place = "over a socket"
+	together place = "on one node" // which does not listen
+)
+
+// places runs a test for each of them.
+func places(t *testing.T, f func(t *testing.T, p place)) {
+	for _, p := range []place{apart, together} {
+		t.Run(string(p), func(t *testing.T) { f(t, p) })
+	}
+}
+
+// nodes are those of the output and of the input.
+func (p place) nodes(t testing.TB) (a, b *Node) {
+	if p == together {
+		n := open(t, Config{})
+		return n, n
+	}
+	return server(t), open(t, Config{})
+}
+
+// source is all subpartitions of an output of n, for the input's node.
+func (p place) source(n *Node, o *Output) Source {
+	if p == together {
+		return Source{Addr: Local, Name: o.cfg.Name, Last: o.cfg.Subpartitions - 1}
+	}
+	return source(n, o)
+}
+
 // inBackground runs f in a goroutine; wait returns its error. A test that fails ends after it, too, so that no node is closed under it.
 func inBackground(t testing.TB, f func() error) (wait func() error) {
 	done := make(chan struct{})

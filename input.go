@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirflow/weir/align"
 	"github.com/weirflow/weir/credit"
+	"github.com/weirflow/weir/netio"
 	"github.com/weirflow/weir/segment"
 	"github.com/weirflow/weir/serde"
 	"github.com/weirflow/weir/task"
@@ -37,9 +38,13 @@ const (
 	UnalignedOn  = align.UnalignedOn
 )
 
-// Source is a subpartition of another node's output, or several of them: each becomes a channel of the input.
+// Local, as a Source's Addr, is the node itself.
+const Local = "local"
+
+// Source is a subpartition of an output, or several of them: each becomes a channel of the input.
 type Source struct {
-	// Addr is "HOST:PORT" of the node.
+	// Addr is "HOST:PORT" of the node that has the output. Local: it is the input's own, and the node need not listen. What is
+	// written comes by reference then: nothing is copied or granted, and a buffer belongs to the output's memory until the input has done with it.
 	Addr string
 	// Name is the output's name; its id is NameID(Name), unless ID is set.
 	Name string
@@ -106,9 +111,20 @@ func (c InputConfig) channels() (n int) {
 	return n
 }
 
+// locals is how many of the channels are local.
+func (c InputConfig) locals() (n int) {
+	for _, s := range c.Sources {
+		if k, _ := s.channels(); s.Addr == Local {
+			n += k
+		}
+	}
+	return n
+}
+
 func (c InputConfig) withDefaults() InputConfig {
+	remote := c.channels() - c.locals()
 	if c.Exclusive == 0 {
-		c.Exclusive = min(maxWindow, max(minWindow, windowTotal/max(1, c.channels())))
+		c.Exclusive = min(maxWindow, max(minWindow, windowTotal/max(1, remote)))
 	}
 	if c.Floating == 0 {
 		c.Floating = defaultFloating
@@ -117,14 +133,17 @@ func (c InputConfig) withDefaults() InputConfig {
 	if c.Exclusive == 0 {
 		c.Floating = max(c.Floating, 1) // or nothing could ever come
 	}
+	if remote == 0 {
+		c.Exclusive, c.Floating = 0, 0
+	}
 	if c.Wait == 0 {
 		c.Wait = defaultWait
 	}
 	return c
 }
 
-// segments is what the input holds at most.
-func (c InputConfig) segments() int { return c.channels()*c.Exclusive + c.Floating }
+// segments is what the input holds at most. Local channels need none.
+func (c InputConfig) segments() int { return (c.channels()-c.locals())*c.Exclusive + c.Floating }
 
 // Kind is what an Element is.
 type Kind uint8
@@ -179,8 +198,9 @@ type Input struct {
 	node    *Node
 	cfg     InputConfig
 	port    *credit.GatePort // the loop's
-	chans   []*credit.RemoteChannel
-	sources []int // by channel
+	chans   []inputChannel
+	sources []int        // by channel
+	patient *netio.Timer // the loop's: for how long local channels wait for their partitions
 	plain   *decompressor
 	ready   func() bool
 
@@ -240,7 +260,7 @@ func (n *Node) NewInput(cfg InputConfig) (*Input, error) {
 // start makes all of an input. An error leaves nothing behind.
 func (in *Input) start() error {
 	n, cfg := in.node, &in.cfg
-	link := in.gate.NewLink(max(cfg.segments(), linkRoom), n.loop.Wake)
+	link := in.gate.NewLink(max(cfg.segments(), min(cfg.locals(), mostRoomy)*credit.DefaultLocalWindow, linkRoom), n.loop.Wake)
 	for ch := range in.gate.Channels() {
 		in.gate.SetUpstream(ch, link)
 	}
@@ -329,31 +349,13 @@ func (in *Input) open(link *credit.GateLink) (err error) {
 		k, width := s.channels()
 		for i := range k {
 			first := int32(s.Subpartition + i)
-			ch, err := in.port.NewChannel(credit.RemoteConfig{
-				Index: len(in.chans), Partition: id, Range: credit.SubpartitionRange{First: first, Last: first + int32(width) - 1},
-				Exclusive: cfg.Exclusive,
-			})
-			if err != nil {
+			if err := in.openChannel(s.Addr, id, credit.SubpartitionRange{First: first, Last: first + int32(width) - 1}); err != nil {
 				return err
 			}
-			in.gate.Describe(len(in.chans), s.Addr, id, ch.ID())
-			in.chans = append(in.chans, ch)
 		}
 	}
 	n.loop.AddSource(in.port)
 	return nil
-}
-
-// request asks the senders for the channels. What was in flight has been handed out: nothing new may come before it.
-func (in *Input) request() {
-	in.node.loop.Post(func() {
-		if in.closed.Load() {
-			return
-		}
-		for i, ch := range in.chans {
-			in.node.client.Open("tcp", in.cfg.Sources[in.sources[i]].Addr, ch, in.cfg.Wait)
-		}
-	})
 }
 
 // Source is the index of the source, in InputConfig.Sources, that a channel belongs to: which side of a join a record is of.
@@ -512,6 +514,9 @@ func (in *Input) Close() error {
 	}
 	return in.node.do(func() error {
 		in.timer.stop()
+		if in.patient != nil {
+			in.patient.Stop()
+		}
 		if in.port == nil {
 			return nil
 		}
@@ -534,7 +539,8 @@ type InputStats struct {
 
 // ChannelStats is a channel's state at the moment.
 type ChannelStats struct {
-	// Credit is what the sender may still send, Unread what arrived and was not given back, both in buffers.
+	// Credit is what the sender may still send, Unread what arrived and was not given back, both in buffers. A local channel has no credit,
+	// and what it has handed out is not Unread.
 	Credit, Unread int
 	// Err ended the channel.
 	Err error
@@ -546,7 +552,7 @@ func (in *Input) Stats(dst InputStats) InputStats {
 	dst.Channels = dst.Channels[:0]
 	_ = in.node.do(func() error {
 		for _, ch := range in.chans {
-			dst.Channels = append(dst.Channels, ChannelStats{Credit: ch.Outstanding(), Unread: ch.Unread(), Err: ch.Err()})
+			dst.Channels = append(dst.Channels, ch.stats())
 		}
 		return nil
 	})

@@ -32,8 +32,10 @@ type job struct {
 	barrier func(id int64) Barrier
 	// unaligned: counters go on only while a checkpoint is under way, so that all queues are full when one begins.
 	unaligned bool
-	words     [jobWidth][]string
-	rand      *rand.Rand
+	// shared: the tasks with the same number are on one node, so that each has a local channel and remote ones.
+	shared bool
+	words  [jobWidth][]string
+	rand   *rand.Rand
 }
 
 // jobPoint is a complete checkpoint: the snapshots of all tasks, as bytes.
@@ -101,7 +103,10 @@ func (j *job) run(number int, from jobPoint, killAt int) *attempt {
 	a.ctx, a.kill = context.WithCancel(limited(j.t))
 	defer a.kill()
 	var nodes []*Node
-	node := func() *Node {
+	node := func(i int) *Node {
+		if j.shared && i < len(nodes) {
+			return nodes[i]
+		}
 		n := open(j.t, Config{Listen: "127.0.0.1:0", SegmentSize: 4096, Memory: 4 << 20})
 		nodes = append(nodes, n)
 		return n
@@ -109,7 +114,7 @@ func (j *job) run(number int, from jobPoint, killAt int) *attempt {
 	var tasks sync.WaitGroup
 	var sources, passers []Source
 	for s := range jobWidth {
-		n := node()
+		n := node(s)
 		r := &sourceTask{a: a, s: s, words: j.words[s]}
 		r.task = a.task(n, fmt.Sprintf("source %d", s), r.checkpoint)
 		r.out = newOutput(j.t, n, OutputConfig{Name: "words", Subpartitions: jobWidth, Buffers: 24, Task: r.task})
@@ -123,13 +128,15 @@ func (j *job) run(number int, from jobPoint, killAt int) *attempt {
 			cfg.Unaligned = UnalignedOn
 		}
 		for _, s := range from {
-			s.Subpartition = p
+			if s.Subpartition = p; s.Addr == n.Addr().String() {
+				s.Addr = Local
+			}
 			cfg.Sources = append(cfg.Sources, s)
 		}
 		return newInput(j.t, n, cfg)
 	}
 	for p := range jobWidth {
-		n := node()
+		n := node(p)
 		r := &passTask{a: a}
 		r.task = a.task(n, fmt.Sprintf("passer %d", p), r.checkpoint)
 		r.in = input(n, r.task, sources, p)
@@ -138,7 +145,7 @@ func (j *job) run(number int, from jobPoint, killAt int) *attempt {
 		tasks.Go(func() { a.fail(r.run()) })
 	}
 	for p := range jobWidth {
-		n := node()
+		n := node(p)
 		r := &countTask{a: a, counts: map[string]int{}}
 		r.task = a.task(n, fmt.Sprintf("counter %d", p), nil)
 		r.in = input(n, r.task, passers, p)
@@ -480,39 +487,45 @@ func TestJobRestores(t *testing.T) {
 			j.barrier = func(id int64) Barrier { return AtLeastOnceBarrier(id, time.Now()) }
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			j := newJob(t)
-			set(j)
-			var in, out, replayed int64
-			modelrun.Rounds(t, func(int) bool {
-				var point jobPoint
-				for i, killAt := range []int{1, 2, 2, 0} {
-					a := j.run(i, point, killAt)
-					if t.Failed() {
-						return false
+		for _, shared := range []bool{false, true} {
+			if shared {
+				name += ", two nodes"
+			}
+			t.Run(name, func(t *testing.T) {
+				j := newJob(t)
+				j.shared = shared
+				set(j)
+				var in, out, replayed int64
+				modelrun.Rounds(t, func(int) bool {
+					var point jobPoint
+					for i, killAt := range []int{1, 2, 2, 0} {
+						a := j.run(i, point, killAt)
+						if t.Failed() {
+							return false
+						}
+						if killAt > 0 && a.complete < killAt { // all was counted before a checkpoint began
+							t.Logf("attempt %d ended after %d checkpoints", i, a.complete)
+							return false
+						}
+						if point = a.latest; killAt > 0 {
+							in, out = in+point.in, out+point.out
+						} else {
+							j.check(a, &replayed)
+						}
 					}
-					if killAt > 0 && a.complete < killAt { // all was counted before a checkpoint began
-						t.Logf("attempt %d ended after %d checkpoints", i, a.complete)
-						return false
+					t.Logf("restored in flight: %d bytes at inputs, %d at outputs; counted twice: %d", in, out, replayed)
+					switch {
+					case j.unaligned:
+						return in > 0 && out > 0
+					case in+out != 0:
+						t.Errorf("%d and %d bytes in flight of aligned checkpoints", in, out)
+					case j.mode == AtLeastOnce:
+						return replayed > 0
 					}
-					if point = a.latest; killAt > 0 {
-						in, out = in+point.in, out+point.out
-					} else {
-						j.check(a, &replayed)
-					}
-				}
-				t.Logf("restored in flight: %d bytes at inputs, %d at outputs; counted twice: %d", in, out, replayed)
-				switch {
-				case j.unaligned:
-					return in > 0 && out > 0
-				case in+out != 0:
-					t.Errorf("%d and %d bytes in flight of aligned checkpoints", in, out)
-				case j.mode == AtLeastOnce:
-					return replayed > 0
-				}
-				return true
+					return true
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -96,6 +96,7 @@ func TestTheWayChangesNothing(t *testing.T) {
 		out            OutputConfig
 		in             InputConfig
 		apart          bool // an input for each channel's own source entry
+		local          bool // on one node: server
 	}{
 		"plain":              {},
 		"small segments":     {server: Config{SegmentSize: small}, client: Config{SegmentSize: small}},
@@ -109,15 +110,27 @@ func TestTheWayChangesNothing(t *testing.T) {
 		"floating only":      {out: OutputConfig{ZeroExclusive: true}, in: InputConfig{Exclusive: -1, Floating: 3}},
 		"few buffers":        {server: Config{SegmentSize: small}, client: Config{SegmentSize: small}, out: OutputConfig{Buffers: 8, BuffersPerSubpartition: 2}},
 		"1.20":               {server: Config{Flink: Flink120}, client: Config{Flink: Flink120}},
+		"local":              {local: true},
+		"local, 1.20":        {local: true, server: Config{Flink: Flink120}},
+		"local, tiny":        {local: true, server: Config{SegmentSize: 512}},
+		"local, dedicated":   {local: true, server: Config{Dedicated: true}},
+		"local, no polling":  {local: true, server: Config{Poll: -1}, out: OutputConfig{FlushEach: true}},
+		"local, few buffers": {local: true, server: Config{SegmentSize: small}, out: OutputConfig{Buffers: 8, BuffersPerSubpartition: 2}},
 		"sources apart":      {server: Config{SegmentSize: big}, client: Config{SegmentSize: big}, apart: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := limited(t)
-			way.server.Listen = "127.0.0.1:0"
-			a, b := open(t, way.server), open(t, way.client)
+			if !way.local {
+				way.server.Listen = "127.0.0.1:0"
+			}
+			a := open(t, way.server)
+			b, at := a, together
+			if !way.local {
+				b, at = open(t, way.client), apart
+			}
 			way.out.Name, way.out.Subpartitions, way.out.Partition = "x", streamChannels, RoundRobin
 			out := newOutput(t, a, way.out)
-			way.in.Sources = []Source{source(a, out)}
+			way.in.Sources = []Source{at.source(a, out)}
 			if way.apart {
 				way.in.Sources = nil
 				for sub := range streamChannels {

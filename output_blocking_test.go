@@ -104,7 +104,7 @@ func readBlocking(ctx context.Context, n *Node, src Source, want [][][]byte) (er
 	return nil
 }
 
-// Each codec, release and transport: plain from the file, plain from memory, TLS; channel by channel and by range; one consumer
+// Each codec, release and transport: plain from the file, plain from memory, TLS, to the same node; channel by channel and by range; one consumer
 // after the other, several at once, and some that come before there is anything.
 func TestBlockingOutput(t *testing.T) {
 	const subs = 3
@@ -116,7 +116,7 @@ func TestBlockingOutput(t *testing.T) {
 	secured := ca.TLS(t, "node")
 	for _, codec := range []Codec{NoCompression, LZ4, ZSTD} {
 		for _, flink := range []Flink{Flink23, Flink120} {
-			for _, transport := range []string{"file", "memory", "tls"} {
+			for _, transport := range []string{"file", "memory", "tls", "local"} {
 				t.Run(fmt.Sprintf("codec=%s/%s/%s", codec, flink, transport), func(t *testing.T) {
 					var secure *tls.Config
 					if transport == "tls" {
@@ -124,15 +124,18 @@ func TestBlockingOutput(t *testing.T) {
 					}
 					ctx := limited(t)
 					cfg := Config{Flink: flink, TLS: secure}
-					b := open(t, cfg)
-					cfg.Listen = "127.0.0.1:0"
-					a := open(t, cfg)
+					at, b := together, open(t, cfg)
+					a := b
+					if transport != "local" {
+						at, cfg.Listen = apart, "127.0.0.1:0"
+						a = open(t, cfg)
+					}
 					out := blockingOutput(t, a, subs, Blocking{Codec: codec, inMemory: transport == "memory"})
 					want := make([][][]byte, subs)
 					for i := range records {
 						want[i%subs] = append(want[i%subs], blockingRecord(i))
 					}
-					src := source(a, out)
+					src := at.source(a, out)
 					ranged := src
 					ranged.Ranged = true
 					early := inBackground(t, func() error { return readBlocking(ctx, b, src, want) })

@@ -109,18 +109,20 @@ func TestUnalignedCheckpoints(t *testing.T) {
 		"unaligned": UnalignedBarrier(7, now),
 		"timed":     TimedBarrier(7, now, time.Millisecond),
 	} {
-		t.Run(name, func(t *testing.T) { modelrun.Rounds(t, func(int) bool { return unalignedCheckpoint(t, barrier) }) })
+		for _, p := range []place{apart, together} {
+			t.Run(name+" "+string(p), func(t *testing.T) { modelrun.Rounds(t, func(int) bool { return unalignedCheckpoint(t, p, barrier) }) })
+		}
 	}
 }
 
 // unalignedCheckpoint passes records with one barrier among them, and tells whether the barrier found anything in flight at both ends.
-func unalignedCheckpoint(t *testing.T, barrier Barrier) bool {
+func unalignedCheckpoint(t *testing.T, p place, barrier Barrier) bool {
 	const channels, records, size = 3, 300, 10_000
 	ctx := limited(t)
-	a, b := server(t), open(t, Config{})
+	a, b := p.nodes(t)
 	flight := newInFlight()
 	out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: channels, Partition: RoundRobin, Buffers: 256, State: flight})
-	in := newInput(t, b, InputConfig{Sources: []Source{source(a, out)}, Unaligned: UnalignedOn, State: flight})
+	in := newInput(t, b, InputConfig{Sources: []Source{p.source(a, out)}, Unaligned: UnalignedOn, State: flight})
 	written := make(chan int, 1)
 	wait := inBackground(t, func() error {
 		sent := false

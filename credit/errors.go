@@ -30,7 +30,7 @@ type ChannelError struct {
 	Peer string
 	// Partition is what the channel consumes.
 	Partition PartitionID
-	// Channel is the channel's id on the wire.
+	// Channel is the channel's id on the wire; zero for a local channel.
 	Channel ChannelID
 	// Index is the channel's index in its gate, -1 if it has none.
 	Index int
@@ -45,7 +45,11 @@ func (e *ChannelError) Error() string {
 	if e.Index >= 0 {
 		fmt.Fprintf(&b, "%d ", e.Index)
 	}
-	fmt.Fprintf(&b, "(%s)", e.Channel)
+	if e.Channel.IsZero() && e.Peer == "" {
+		b.WriteString("(local)")
+	} else {
+		fmt.Fprintf(&b, "(%s)", e.Channel)
+	}
 	if e.Partition != (PartitionID{}) {
 		fmt.Fprintf(&b, " of partition %s", e.Partition)
 	}

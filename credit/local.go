@@ -37,6 +37,9 @@ type LocalChannel struct {
 
 	polled Polled // pump's
 
+	registry *Registry // where waits is
+	waits    *waiter   // for the partition; nil: it does not
+
 	listed   bool // in the port's list of channels to pump
 	released bool
 }
@@ -50,7 +53,7 @@ type localShare struct {
 	_       [56]byte
 }
 
-// NewLocalChannel makes a local channel; Connect then gives it its view.
+// NewLocalChannel makes a local channel. Registry.OpenLocal then gives it its view, or Connect.
 func (p *GatePort) NewLocalChannel(cfg LocalConfig) (*LocalChannel, error) {
 	if cfg.Window == 0 {
 		cfg.Window = DefaultLocalWindow
@@ -92,6 +95,12 @@ func (l *LocalChannel) Fail(err error) {
 
 // Err is the channel's error, nil as long as it has none.
 func (l *LocalChannel) Err() error { return l.err }
+
+// Unread is the number of data buffers that were moved to the gate and that the task has not taken yet.
+func (l *LocalChannel) Unread() int { return int(l.moved - l.share.taken.Load()) }
+
+// Waits reports whether the channel waits for its partition (see Registry.OpenLocal).
+func (l *LocalChannel) Waits() bool { return l.waits != nil }
 
 // Released reports whether the channel was released.
 func (l *LocalChannel) Released() bool { return l.released }
@@ -189,6 +198,7 @@ func (l *LocalChannel) do(c command) {
 func (l *LocalChannel) release() {
 	l.released = true
 	l.port.locals[l.cfg.Index] = nil
+	l.stopWaiting()
 	if l.view != nil {
 		l.view.Release()
 		l.view = nil

@@ -44,7 +44,7 @@ type Registry struct {
 	cfg        RegistryConfig
 	partitions map[PartitionID]Served
 	waiting    map[PartitionID]*waitList
-	// All waiting requests, the oldest first: their deadlines are in this order.
+	// All waiting requests that have a deadline, the oldest first: their deadlines are in this order.
 	first, last *waiter
 	count       int // of them
 	attempts    attempts
@@ -55,6 +55,7 @@ type Registry struct {
 type waiter struct {
 	partition  PartitionID
 	deadline   time.Duration
+	patient    bool // it has no deadline, and does not count
 	list       *waitList
 	prev, next *waiter
 	// The neighbours in list.
@@ -114,7 +115,7 @@ func (g *Registry) Register(p Served) error {
 // Lookup returns a registered partition, nil if there is none.
 func (g *Registry) Lookup(id PartitionID) Served { return g.partitions[id] }
 
-// Len returns the number of registered partitions, and of requests that wait.
+// Len returns the number of registered partitions, and of requests that wait and have a deadline.
 func (g *Registry) Len() (partitions, waiting int) {
 	return len(g.partitions), g.count
 }
@@ -157,13 +158,17 @@ func (g *Registry) Close() {
 		g.drop(w)
 		w.gone(notFound(w.partition))
 	}
+	for id := range g.waiting { // those without a deadline
+		for _, w := range g.takeAll(id) {
+			w.gone(notFound(id))
+		}
+	}
 }
 
 func notFound(id PartitionID) error { return fmt.Errorf("Partition %s not found.", id) }
 
 // wait adds a waiter.
 func (g *Registry) wait(w *waiter) {
-	w.deadline = g.cfg.Clock() + g.cfg.Timeout
 	l := g.waiting[w.partition]
 	if l == nil {
 		l = &waitList{}
@@ -176,8 +181,13 @@ func (g *Registry) wait(w *waiter) {
 		l.first = w
 	}
 	l.last = w
+	w.list = l
+	if w.patient {
+		return
+	}
+	w.deadline = g.cfg.Clock() + g.cfg.Timeout
 	g.count++
-	w.list, w.prev = l, g.last
+	w.prev = g.last
 	if g.last != nil {
 		g.last.next = w
 	} else {
@@ -209,17 +219,19 @@ func (g *Registry) drop(w *waiter) {
 }
 
 func (g *Registry) unlink(w *waiter) {
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		g.first = w.next
+	if !w.patient {
+		if w.prev != nil {
+			w.prev.next = w.next
+		} else {
+			g.first = w.next
+		}
+		if w.next != nil {
+			w.next.prev = w.prev
+		} else {
+			g.last = w.prev
+		}
+		g.count--
 	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		g.last = w.prev
-	}
-	g.count--
 	w.list, w.prev, w.next, w.older, w.newer = nil, nil, nil, nil, nil
 }
 
