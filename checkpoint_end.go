@@ -29,6 +29,8 @@ func (t *Task) endOfData(drain bool) error {
 // consumers have let go of them. Meanwhile it takes the checkpoints that are triggered. Of a task with an input it is to be called after
 // io.EOF, which comes when the last checkpoint was completed; of one without outputs, too. The error says who is missing when ctx ends.
 func (t *Task) Finish(ctx context.Context) error {
+	t.busy.begin()
+	defer t.busy.end()
 	if err := t.serve(); err != nil {
 		return err
 	}
@@ -37,7 +39,7 @@ func (t *Task) Finish(ctx context.Context) error {
 	}
 	err := t.waitServing(ctx, func() bool {
 		for _, o := range t.outputs {
-			if !o.out.Settled() && !o.gone() {
+			if !o.gone() && !o.out.Settled() {
 				return false
 			}
 		}
@@ -80,9 +82,12 @@ func (t *Task) reportFinished() {
 
 // waitServing waits until done, and does what is posted meanwhile.
 func (t *Task) waitServing(ctx context.Context, done func() bool) error {
+	ready := func() bool { return t.attention.Load() || t.closed.Load() || done() }
 	for {
-		err := t.node.loop.RunUntil(ctx, func() bool { return t.attention.Load() || done() }, nil)
-		if err != nil {
+		if t.busy.wait(); t.closed.Load() {
+			return ErrClosed
+		}
+		if err := t.node.loop.RunUntil(ctx, ready, nil); err != nil {
 			return err
 		}
 		if err := t.serve(); err != nil {
@@ -97,7 +102,7 @@ func (t *Task) waitServing(ctx context.Context, done func() bool) error {
 // finishError adds to err which consumers are missing.
 func (t *Task) finishError(err error) error {
 	for _, o := range t.outputs {
-		if !o.out.Settled() && !o.gone() {
+		if !o.gone() && !o.out.Settled() {
 			return o.missing(err)
 		}
 	}

@@ -32,7 +32,7 @@ func (in *Input) turn(ctx context.Context) error {
 // room reports whether each of the task's outputs has room for a record, or nobody who reads it.
 func (in *Input) room() bool {
 	for _, o := range in.cfg.Task.outputs {
-		if !o.pool.Available() && !o.gone() {
+		if !o.closed.Load() && !o.pool.Available() && !o.gone() {
 			return false
 		}
 	}
@@ -50,7 +50,13 @@ func (in *Input) awaitRoom(ctx context.Context) error {
 		if in.task.Noticed() {
 			return nil
 		}
+		if in.busy.wait(); in.closed.Load() {
+			return nil
+		}
 		for _, o := range t.outputs {
+			if o.closed.Load() {
+				continue
+			}
 			o.out.Publish()
 			if !o.pool.Available() {
 				o.w.Reclaim()
@@ -78,7 +84,9 @@ func (in *Input) awaitRoom(ctx context.Context) error {
 // unstuck tells whether awaitRoom has something to do.
 func (in *Input) unstuck() bool {
 	for _, o := range in.cfg.Task.outputs {
-		o.out.Publish()
+		if !o.closed.Load() {
+			o.out.Publish()
+		}
 	}
 	return in.room() || in.gate.HasPriority() || in.timer.isDue() || in.cfg.Task.wants() || in.closed.Load()
 }
@@ -120,7 +128,7 @@ func (in *Input) control(ctx context.Context, st task.Status) (*Element, error) 
 			return nil, in.task.Inject(&t.injected)
 		}
 		if t != nil && !t.ending.Done() { // the last checkpoint is not completed
-			return nil, in.node.loop.RunUntil(ctx, func() bool { return t.wants() || in.closed.Load() }, in.gate.Notifier())
+			return nil, in.await(ctx, func() bool { return t.wants() || in.closed.Load() })
 		}
 		return nil, io.EOF
 	default:

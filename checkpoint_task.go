@@ -86,7 +86,9 @@ type Task struct {
 	sleeper   atomic.Pointer[Input] // input, once it can be woken
 	attention atomic.Bool           // something was posted
 	posted    chan struct{}
-	closed    atomic.Bool
+	busy      occupancy      // Finish
+	closed    atomic.Bool    // who waits goes
+	closing   atomic.Bool    // Close was called
 	waits     sync.WaitGroup // for channel state
 
 	reporting sync.Mutex // held while a checkpoint is reported, so that the last report is the end's; taken before mu
@@ -227,10 +229,11 @@ func (t *Task) wake() {
 
 // Close ends the task: checkpoints that it has not reported will not be. Any goroutine, once its own one is done.
 func (t *Task) Close() error {
-	if t.closed.Swap(true) {
+	if t.closing.Swap(true) {
 		return nil
 	}
 	t.node.remove(t)
+	t.end()
 	t.state.Close()
 	t.run.Do(func() {})
 	if t.ran != nil {
@@ -239,3 +242,6 @@ func (t *Task) Close() error {
 	t.waits.Wait()
 	return nil
 }
+
+// end is part of closer. Finish looks each millisecond.
+func (t *Task) end() { t.closed.Store(true) }

@@ -209,7 +209,9 @@ type Input struct {
 	dataEnded  bool              // the end of the data was handed out
 	drained    bool              // and all senders drained
 
-	closed  atomic.Bool
+	busy    occupancy
+	closed  atomic.Bool // who waits goes
+	closing atomic.Bool // Close was called
 	timer   alignTimer
 	aligned atomic.Int64
 	aborted atomic.Int64
@@ -394,6 +396,8 @@ func (in *Input) badRecord(v []byte) error {
 }
 
 func (in *Input) next(ctx context.Context) (*Element, error) {
+	in.busy.begin()
+	defer in.busy.end()
 	for {
 		if in.closed.Load() {
 			return nil, fmt.Errorf("weir: input is %w", ErrClosed)
@@ -408,7 +412,7 @@ func (in *Input) next(ctx context.Context) (*Element, error) {
 		}
 		switch st {
 		case task.Nothing:
-			if err := in.node.loop.RunUntil(ctx, in.ready, in.gate.Notifier()); err != nil {
+			if err := in.await(ctx, in.ready); err != nil {
 				return nil, fmt.Errorf("weir: input: %w", err)
 			}
 		case task.Element:
@@ -421,6 +425,14 @@ func (in *Input) next(ctx context.Context) (*Element, error) {
 			}
 		}
 	}
+}
+
+// await waits until ready, or until the input is closed.
+func (in *Input) await(ctx context.Context, ready func() bool) error {
+	if in.busy.wait(); in.closed.Load() {
+		return nil // the caller sees it, too
+	}
+	return in.node.loop.RunUntil(ctx, ready, in.gate.Notifier())
 }
 
 // element turns a stream element into ours.
@@ -465,6 +477,8 @@ func (in *Input) All(ctx context.Context) iter.Seq2[*Element, error] {
 // the channel it came through. The bytes are valid until the following call. io.EOF as from Next. Checkpoints and the end of data
 // come as elements with kind, and no bytes.
 func (in *Input) NextBuffer(ctx context.Context) ([]byte, *Element, error) {
+	in.busy.begin()
+	defer in.busy.end()
 	for {
 		if in.closed.Load() {
 			return nil, nil, fmt.Errorf("weir: input is %w", ErrClosed)
@@ -480,7 +494,7 @@ func (in *Input) NextBuffer(ctx context.Context) ([]byte, *Element, error) {
 		}
 		switch st {
 		case task.Nothing:
-			if err := in.node.loop.RunUntil(ctx, in.ready, in.gate.Notifier()); err != nil {
+			if err := in.await(ctx, in.ready); err != nil {
 				return nil, nil, fmt.Errorf("weir: input: %w", err)
 			}
 		case task.Element:
@@ -498,12 +512,16 @@ func (in *Input) NextBuffer(ctx context.Context) ([]byte, *Element, error) {
 func (in *Input) Channels() int { return in.gate.Channels() }
 
 // Close gives everything back and lets the senders know. Buffers and records got from the input are invalid from now on. Any
-// goroutine, once no other one is in Next; it ends a Next that waits.
+// goroutine, once no other one is at work in Next; it ends a Next that waits, which it lets return first.
 func (in *Input) Close() error {
-	if in.closed.Swap(true) {
+	if in.closing.Swap(true) {
 		return nil
 	}
 	in.node.remove(in)
+	in.end()
+	if err := in.busy.vacate(); err != nil {
+		return fmt.Errorf("weir: input: %w", err)
+	}
 	if in.task != nil {
 		in.task.Close()
 	}
@@ -527,6 +545,12 @@ func (in *Input) Close() error {
 		in.node.receive.Trim()
 		return nil
 	})
+}
+
+// end is part of closer.
+func (in *Input) end() {
+	in.closed.Store(true)
+	in.gate.Notifier().Wake()
 }
 
 // InputStats is what an input did so far.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/weirflow/weir/credit"
 )
@@ -40,7 +39,7 @@ func TestLocalIsByReference(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got) != size || got[0] != byte(i) || got[size-1] != byte(i) || unsafe.SliceData(got) != unsafe.SliceData(b) {
+		if len(got) != size || got[0] != byte(i) || got[size-1] != byte(i) || &got[0] != &b[0] {
 			t.Fatalf("buffer %d: %d bytes at %p, written were %d at %p", i, len(got), got, size, b)
 		}
 	}

@@ -131,7 +131,9 @@ type Output struct {
 	resumed  error
 	half     error // not nil: a record is half written, and stays so
 	waits    waitStats
-	closed   atomic.Bool
+	busy     occupancy
+	closed   atomic.Bool // who waits goes
+	closing  atomic.Bool // Close was called
 
 	lostMu sync.Mutex
 	lost   map[int]error // why consumers went; guarded by lostMu
@@ -269,10 +271,15 @@ func (o *Output) tick() {
 	}
 }
 
-// gone tells whether nobody reads any more, or the output failed.
+// gone tells whether nobody reads any more, or the output failed or is closed.
 func (o *Output) gone() bool {
+	return o.closed.Load() || o.unread()
+}
+
+// unread tells whether nobody reads any more, or the output failed.
+func (o *Output) unread() bool {
 	gone, _ := o.out.Gone()
-	return gone || o.out.Deserted() || o.closed.Load()
+	return gone || o.out.Deserted()
 }
 
 // wanted tells whether something else than memory ends a wait: a barrier was posted, or nobody is left.
@@ -289,6 +296,9 @@ func (o *Output) wanted() bool {
 }
 
 func (o *Output) goneErr() error {
+	if o.closed.Load() {
+		return o.error(ErrClosed)
+	}
 	switch _, cause := o.out.Gone(); {
 	case cause != nil: // first: a partition that fails is gone before its subpartitions are
 		return o.error(cause)
@@ -397,6 +407,8 @@ func (o *Output) TryWrite(key, value []byte) (bool, error) {
 	if o.cfg.Partition == RoundRobin {
 		o.turn = (o.turn + 1) % o.cfg.Subpartitions
 	}
+	o.busy.begin()
+	defer o.busy.end()
 	err = o.finishWrite(context.Background(), err)
 	return err == nil, err
 }
@@ -449,6 +461,9 @@ func (o *Output) ClaimBuffer(ctx context.Context, sub int) ([]byte, error) {
 
 // CommitBuffer sends the first n bytes of the buffer that ClaimBuffer lent.
 func (o *Output) CommitBuffer(n int) error {
+	if o.closed.Load() {
+		return o.goneErr()
+	}
 	b := o.lent
 	o.lent = segment.Buffer{}
 	switch err := o.w.WriteBuffer(o.lentTo, b, n); {
@@ -469,6 +484,8 @@ func (o *Output) writeSlow(ctx context.Context, sub int, value []byte) error {
 
 // retry calls write until it succeeds, and waits for memory in between. Barriers that were posted go out before the record.
 func (o *Output) retry(ctx context.Context, write func() error) error {
+	o.busy.begin()
+	defer o.busy.end()
 	for {
 		if err := o.serve(); err != nil {
 			return err
@@ -503,6 +520,9 @@ func (o *Output) finishWrite(ctx context.Context, err error) error {
 
 // wait waits until ready, running the loop's turns.
 func (o *Output) wait(ctx context.Context, ready func() bool) error {
+	if o.busy.wait(); o.closed.Load() {
+		return o.goneErr()
+	}
 	o.out.Publish()
 	if !ready() {
 		o.w.Reclaim()
@@ -575,14 +595,19 @@ func (o *Output) withoutConsumer() (subs []int) {
 }
 
 // Close gives up what consumers have not taken, which get an error, and the output's memory. Close after Finish drops nothing. Any goroutine, once
-// the writing one is done.
+// the writing one is not at work in it; it ends a call that waits, which it lets return first.
 func (o *Output) Close() error {
-	if o.closed.Swap(true) {
+	if o.closing.Swap(true) {
 		return nil
 	}
 	o.node.remove(o)
+	o.end()
+	if err := o.vacate(); err != nil {
+		return o.error(err)
+	}
 	if !o.lent.IsZero() {
 		o.lent.Release()
+		o.lent = segment.Buffer{}
 	}
 	o.w.Close()
 	o.out.Close()
@@ -599,6 +624,26 @@ func (o *Output) Close() error {
 		return nil
 	})
 	o.pool.Close()
+	return err
+}
+
+// end is part of closer.
+func (o *Output) end() {
+	o.closed.Store(true)
+	o.attention.Store(1)
+	o.pool.Notifier().Wake()
+	o.cfg.Task.wake() // it may wait for room, in its input's Next
+}
+
+// vacate waits until the user is out of all calls that look at the output: those of its task do.
+func (o *Output) vacate() error {
+	err := o.busy.vacate()
+	if t := o.cfg.Task; t != nil {
+		if in, _ := t.parts(); in != nil {
+			err = errors.Join(err, in.busy.vacate())
+		}
+		err = errors.Join(err, t.busy.vacate())
+	}
 	return err
 }
 

@@ -34,6 +34,9 @@ func (o *Output) serve() error {
 	if o.attention.Load() == 0 {
 		return nil
 	}
+	if o.closed.Load() {
+		return o.goneErr()
+	}
 	if !o.cfg.FlushEach {
 		o.attention.Store(0) // before the looks below: what comes later sets it again
 	}

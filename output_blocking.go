@@ -95,6 +95,11 @@ func (o *Output) serveBlocking() error {
 
 // finishBlocking ends the file. From then on it is served.
 func (o *Output) finishBlocking(ctx context.Context) error {
+	o.busy.begin()
+	defer o.busy.end()
+	if o.busy.wait(); o.closed.Load() {
+		return o.goneErr()
+	}
 	if o.block.Finished() {
 		return nil
 	}

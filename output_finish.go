@@ -12,16 +12,24 @@ func (o *Output) Finish(ctx context.Context) error {
 	if o.block != nil {
 		return o.finishBlocking(ctx)
 	}
+	o.busy.begin()
+	defer o.busy.end()
 	if err := o.serve(); err != nil {
 		return err
 	}
 	if err := o.endOfData(true); err != nil {
 		return err
 	}
+	if o.busy.wait(); o.closed.Load() {
+		return o.goneErr()
+	}
 	for settled := false; !settled; {
 		done := func() bool { return o.out.Settled() || o.gone() }
 		if err := o.node.loop.RunUntil(ctx, func() bool { return done() || o.wanted() }, o.pool.Notifier()); err != nil {
 			return o.missing(err)
+		}
+		if o.closed.Load() {
+			return o.goneErr()
 		}
 		settled = done()
 		if err := o.serveBarriers(); err != nil {
@@ -48,6 +56,9 @@ func (o *Output) endPartition() error {
 func (o *Output) awaitGone(ctx context.Context) error {
 	if err := o.node.loop.RunUntil(ctx, o.gone, o.pool.Notifier()); err != nil {
 		return o.missing(err)
+	}
+	if !o.unread() {
+		return o.goneErr()
 	}
 	if lost := o.out.Lost(); len(lost) > 0 {
 		return o.lostErr(lost)

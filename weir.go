@@ -109,7 +109,12 @@ type Node struct {
 	closed bool                // guarded by mu
 }
 
-type closer interface{ Close() error }
+// closer is an output, an input or a task.
+type closer interface {
+	// end marks it closed and wakes who waits in it.
+	end()
+	Close() error
+}
 
 // Open makes a node: it maps its memory, starts its loop and listens if it is to. Close ends all of it.
 func Open(cfg Config) (*Node, error) {
@@ -258,7 +263,7 @@ func (n *Node) remove(c closer) {
 }
 
 // Close closes the outputs and inputs that are still open, the connections and the loop, and gives the memory back. Who waits in
-// one of them gets an error, but no goroutine may be at work in one otherwise. Its error names each buffer that did not come
+// one of them gets an error, and Close waits for those calls to return; no goroutine may be at work in one otherwise. Its error names each buffer that did not come
 // home.
 func (n *Node) Close() error {
 	n.mu.Lock()
@@ -272,6 +277,9 @@ func (n *Node) Close() error {
 		open = append(open, c)
 	}
 	n.mu.Unlock()
+	for _, c := range open { // first: who waits in one of them may look at others
+		c.end()
+	}
 	var errs []error
 	for _, c := range open {
 		errs = append(errs, c.Close())
