@@ -147,6 +147,10 @@ const creditAfter = 64
 func plausible(s *scenario, recv *measure.Result) error {
 	x := recv.Extra
 	switch {
+	case s.alone != nil:
+		if x["frames"]+x["bytes_per_read"]+x["bytes_per_write"] != 0 {
+			return fmt.Errorf("%s: %.0f frames went over a connection, so this measures something else", s.name, x["frames"])
+		}
 	case recv.Items >= creditAfter && (x["grants"] == 0 || x["credits"] == 0):
 		return fmt.Errorf("%s: not one AddCredit was sent in the window, so this measures something else", s.name)
 	case x["read_early"] > 0 || x["unread_late"] > x["pool_bytes"]:

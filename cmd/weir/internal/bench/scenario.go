@@ -56,7 +56,7 @@ var scenarios = []scenario{
 		unit: "bytes", takes: "channels park task-goroutine", send: sendAlign, receive: receiveAlign, config: alignConfig,
 		options: "of 1000 channels segments of 4 KiB, memory by MemoryNeeded", points: []int{8, 1000}, more: moreAlign},
 	{name: "local", does: "records of 100 bytes between two goroutines over a local channel, beside a Go channel of recycled batches",
-		unit: "records", takes: "record batch park task-goroutine", alone: runLocal, beside: besideLocal, bare: true},
+		unit: "records", takes: "record batch park task-goroutine", alone: runLocal, beside: besideLocal},
 	{name: "flink-send", does: "records to a Flink process", unit: "records", takes: "channels record batch park task-goroutine",
 		send: sendRecords, flink: map[string]string{"receive": "receive"}, bare: true, more: moreFlink},
 	{name: "flink-recv", does: "records from a Flink process", unit: "records", takes: "channels record window park task-goroutine",
