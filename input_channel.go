@@ -11,7 +11,7 @@ type inputChannel struct {
 }
 
 // mostRoomy is for how many local channels there is room for a whole window on the way to an input. What finds none waits at the loop.
-const mostRoomy = 64
+const mostRoomy = 16
 
 // openChannel makes the next channel, which nobody is asked for yet. On the loop.
 func (in *Input) openChannel(addr string, id PartitionID, subs credit.SubpartitionRange) error {

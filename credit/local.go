@@ -19,7 +19,7 @@ type LocalConfig struct {
 }
 
 // DefaultLocalWindow is the default of LocalConfig.Window.
-const DefaultLocalWindow = 16
+const DefaultLocalWindow = 64
 
 // LocalChannel is the loop half of a channel whose sender lives in the same process (LocalInputChannel). Nothing is
 // copied, and there is no credit: buffers go from the sender's view to the gate by reference, a window of them at a

@@ -293,10 +293,20 @@ func (c *Conn) attend() {
 	}
 }
 
+// enlist puts the connection on the loop's list. Who rested because there was none takes the turns.
+func (c *Conn) enlist() {
+	l := c.l
+	c.index = len(l.conns)
+	l.conns = append(l.conns, c)
+	l.open.Store(int32(len(l.conns)))
+	if c.index == 0 {
+		l.wakeResting()
+	}
+}
+
 // attach registers a new connection.
 func (c *Conn) attach() {
-	c.index = len(c.l.conns)
-	c.l.conns = append(c.l.conns, c)
+	c.enlist()
 	if c.l.closing.Load() {
 		c.Close(ErrClosed)
 		return

@@ -43,6 +43,7 @@ func (c *Conn) reportClosed() {
 		l.conns[c.index], moved.index = moved, c.index
 		l.conns[last] = nil
 		l.conns = l.conns[:last]
+		l.open.Store(int32(last))
 		c.index = -1
 	}
 	if !c.reported {

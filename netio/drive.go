@@ -17,7 +17,8 @@ import (
 // after, be it within a turn or not, as the turn may be somebody else's. n may be nil; then ready is also asked at intervals.
 //
 // If another goroutine already drives the loop, the caller sleeps on n, and takes the turns over when that one stays away. A
-// caller that drives, and whose turns serve others only, becomes such a follower (vainTurns). With a dedicated loop it always sleeps on n. Nothing is allocated when ctx was seen in one of the last few calls.
+// caller that drives, and whose turns serve others only, becomes such a follower (vainTurns). With a dedicated loop it always sleeps on n, and
+// while the loop has no connections nobody drives (rest). Nothing is allocated when ctx was seen in one of the last few calls.
 func (l *Loop) RunUntil(ctx context.Context, ready func() bool, n *ringbuf.Notifier) error {
 	if ready() {
 		return nil
@@ -29,6 +30,13 @@ func (l *Loop) RunUntil(ctx context.Context, ready func() bool, n *ringbuf.Notif
 	for {
 		if err := l.stopped(ctx); err != nil {
 			return err
+		}
+		if l.alone() {
+			done, err := l.rest(ctx, ready, n, patience)
+			if done {
+				return err
+			}
+			continue
 		}
 		left := false
 		if !l.cfg.Dedicated && l.acquireSpin() {

@@ -186,22 +186,27 @@ func TestVainDriverLeaves(t *testing.T) {
 	})
 }
 
-// TestCloseEndsSleepers: consumers that sleep in the kernel get ErrClosed, as many as there are, whether Close takes the token before them or not.
+// TestCloseEndsSleepers: consumers that sleep get ErrClosed, as many as there are, whether Close takes the token before them or not: in the kernel, and
+// on a loop without connections at rest.
 func TestCloseEndsSleepers(t *testing.T) {
-	for name, cfg := range map[string]LoopConfig{"polling": {}, "no polling": {Poll: -1}, "no standby": {Standby: -1}, "dedicated": {Dedicated: true}} {
+	for name, cfg := range map[string]LoopConfig{"polling": {}, "no polling": {Poll: -1}, "no standby": {Standby: -1}, "dedicated": {Dedicated: true}, "resting": {}} {
 		t.Run(name, func(t *testing.T) {
+			rests := name == "resting"
 			for consumers := range 3 {
 				for range 30 {
 					l, err := NewLoop(cfg)
 					if err != nil {
 						t.Fatal(err)
 					}
+					if !rests {
+						l.open.Store(1)
+					}
 					ended := make(chan error, consumers)
 					for range consumers {
 						go func() { ended <- l.RunUntil(t.Context(), func() bool { return false }, ringbuf.NewNotifier()) }()
 					}
 					if consumers > 0 && !cfg.Dedicated {
-						until(t, "somebody sleeps", func() bool { return l.state.Load()&asleep != 0 })
+						until(t, "somebody sleeps", func() bool { return !rests && l.state.Load()&asleep != 0 || rests && l.rests.Load() != 0 })
 					}
 					if err := l.Close(t.Context()); err != nil {
 						t.Fatal(err)

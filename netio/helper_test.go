@@ -59,7 +59,7 @@ type ending struct {
 
 func (e *ending) OnEnd(c *Conn) { e.end(c) }
 
-// newLoop makes a loop that is closed at the end of the test.
+// newLoop makes a loop that is closed at the end of the test. Its callers drive it as if it had a connection; see rest_test.go for one without.
 func newLoop(t testing.TB, cfg LoopConfig) *Loop {
 	t.Helper()
 	if cfg.Grace == 0 {
@@ -72,6 +72,7 @@ func newLoop(t testing.TB, cfg LoopConfig) *Loop {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.open.Store(1)
 	t.Cleanup(func() { _ = l.Close(context.Background()) })
 	return l
 }

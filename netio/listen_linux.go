@@ -178,8 +178,7 @@ func (a *listener) serve(fd int, sa unix.Sockaddr) {
 	}
 	c := l.newConn(a.sys.network, local, remote, nil)
 	c.sys.fd = fd
-	c.index = len(l.conns)
-	l.conns = append(l.conns, c)
+	c.enlist()
 	if err := c.sysAttach(); err != nil {
 		c.Close(err) // has no handler yet, so somebody else must be told
 		l.report(err)

@@ -184,8 +184,7 @@ func (a *listener) serveNet(nc net.Conn) {
 		c.p = newPortable(c, nc)
 		setOptions(nc, l.cfg.Socket)
 	}
-	c.index = len(l.conns)
-	l.conns = append(l.conns, c)
+	c.enlist()
 	if native {
 		err = c.sysAttach()
 	}

@@ -139,6 +139,11 @@ type Loop struct {
 
 	waitersMu sync.Mutex
 	waiters   []*ringbuf.Notifier
+	resting   []*ringbuf.Notifier // of those that sleep without a driver; see rest.go
+
+	open   atomic.Int32  // connections
+	rests  atomic.Int32  // how many rest
+	keeper atomic.Uint32 // one of them keeps the time
 
 	// Method values, made once.
 	wakeFn      func()      // l.Wake, for Notifier hooks
@@ -157,7 +162,7 @@ type Loop struct {
 	now        time.Duration // loop clock of this turn, if nowOK
 	nowOK      bool
 	timers     timerHeap
-	conns      []*Conn
+	conns      []*Conn // enlist puts one there
 	listeners  []*listener
 	dirty      []*Conn // want OnFlush or a write at the end of the turn
 	flushing   []*Conn // the turn's snapshot of dirty

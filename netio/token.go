@@ -130,11 +130,14 @@ func (l *Loop) acquireSpin() bool {
 }
 
 // Wake sees to it that something that was just made visible (an item in a source's ring) is found although the loop may be
-// asleep. It costs one atomic load while nobody sleeps in the kernel. If nobody runs turns, the standby does so within
-// LoopConfig.Standby; callers that cannot wait call Kick. It does nothing after Close. Any goroutine.
+// asleep. It costs one atomic load while somebody runs turns, two while nobody sleeps. If nobody runs turns, the standby does so within
+// LoopConfig.Standby, or at once for those that rest (rest.go); callers that cannot wait call Kick. It does nothing after Close. Any goroutine.
 func (l *Loop) Wake() {
-	if l.state.Load()&(asleep|watch) != 0 {
+	switch s := l.state.Load(); {
+	case s&(asleep|watch) != 0:
 		l.sysInterrupt()
+	case s&held == 0 && l.rests.Load() != 0:
+		l.pokeStandby()
 	}
 }
 
