@@ -95,7 +95,10 @@ func TestRestKeepsTime(t *testing.T) {
 	l := restLoop(t)
 	ran := make(chan struct{}, 100)
 	var timer *Timer
-	inTurn(t, l, func() { timer = l.NewTimer(func() { ran <- struct{}{}; timer.Reset(2 * time.Millisecond) }); timer.Reset(time.Millisecond) })
+	inTurn(t, l, func() {
+		timer = l.NewTimer(func() { ran <- struct{}{}; timer.Reset(2 * time.Millisecond) })
+		timer.Reset(time.Millisecond)
+	})
 	var rs []*rester
 	for range 3 {
 		rs = append(rs, newRester(t.Context(), l))
