@@ -6,7 +6,8 @@
 // the network put them; checkpoint barriers are aligned across channels, so that a snapshot taken at them is consistent.
 //
 // A [Node] has the memory, the loop and the address. An [Output] is a partition that others read: one goroutine writes to it, each
-// of its subpartitions has one consumer. An [Input] reads subpartitions of other nodes: one goroutine takes elements from it. A [Task] is
+// of its subpartitions has one consumer. An [Input] reads subpartitions of other nodes, or of its own ([Local]): one goroutine takes elements
+// from it. A [Task] is
 // what checkpoints are taken of: an input, outputs, and the user's state; it goes on from a [Snapshot].
 //
 //	node, err := weir.Open(weir.Config{Listen: "127.0.0.1:6121"})

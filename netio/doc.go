@@ -9,6 +9,8 @@
 //   - A writer that has published something runs one turn that does not block ([Loop.Kick]).
 //   - When nobody has run a turn for 10 ms the loop's standby goroutine does, since the wire must not wait for a consumer
 //     that is busy. With handlers that do all the work (nobody calls RunUntil), it is the standby that runs everything.
+//   - While there is no connection, who waits can only wait for goroutines of its process. It runs one turn and then rests: the next one is
+//     run by whoever publishes something, and the runtime wakes it for less than a kernel would.
 //   - Or the loop has a goroutine of its own ([LoopConfig.Dedicated]), which polls while data flows.
 //
 // # Invariant
