@@ -28,7 +28,7 @@ func (o *Output) Finish(ctx context.Context) error {
 		if err := o.node.loop.RunUntil(ctx, func() bool { return done() || o.wanted() }, o.pool.Notifier()); err != nil {
 			return o.missing(err)
 		}
-		if o.closed.Load() {
+		if o.closed.Load() && !o.out.Settled() {
 			return o.goneErr()
 		}
 		settled = done()
@@ -57,7 +57,7 @@ func (o *Output) awaitGone(ctx context.Context) error {
 	if err := o.node.loop.RunUntil(ctx, o.gone, o.pool.Notifier()); err != nil {
 		return o.missing(err)
 	}
-	if !o.unread() {
+	if !o.unread() && !o.out.Settled() { // it was closed, and not all was processed
 		return o.goneErr()
 	}
 	if lost := o.out.Lost(); len(lost) > 0 {
