@@ -144,6 +144,8 @@ type Loop struct {
 	open   atomic.Int32  // connections
 	rests  atomic.Int32  // how many rest
 	keeper atomic.Uint32 // one of them keeps the time
+	// keepUntil is when the keeper runs a turn, as loop clock.
+	keepUntil atomic.Int64
 
 	// Method values, made once.
 	wakeFn      func()      // l.Wake, for Notifier hooks
@@ -214,6 +216,7 @@ func NewLoop(cfg LoopConfig) (*Loop, error) {
 		quit:  make(chan struct{}),
 	}
 	l.wakeFn, l.contendedFn = l.Wake, l.contended
+	l.keepUntil.Store(int64(never))
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.sources.Store(new([]Source))
 	if err := l.sysOpen(); err != nil {

@@ -37,8 +37,10 @@ func (l *Loop) rest(ctx context.Context, ready func() bool, n *ringbuf.Notifier,
 		n.Cancel()
 		return false, nil
 	}
-	keeps := limit != never && l.keeper.CompareAndSwap(0, 1)
-	if !keeps {
+	keeps := l.keeper.CompareAndSwap(0, 1)
+	if keeps && limit != never {
+		l.keepUntil.Store(int64(time.Since(l.base) + limit))
+	} else {
 		limit = never
 	}
 	if patience > 0 {
@@ -50,6 +52,7 @@ func (l *Loop) rest(ctx context.Context, ready func() bool, n *ringbuf.Notifier,
 		err = n.WaitFor(ctx, limit)
 	}
 	if keeps {
+		l.keepUntil.Store(int64(never))
 		l.keeper.Store(0)
 	}
 	if err != nil {
@@ -75,6 +78,9 @@ func (l *Loop) restTurn() time.Duration {
 	l.release(true, follows)
 	return limit
 }
+
+// keptLate tells whether those that rest would rest past the next thing that is due: a turn of somebody else armed an earlier timer. Holder of the token.
+func (l *Loop) keptLate() bool { return l.rests.Load() != 0 && int64(l.due()) < l.keepUntil.Load() }
 
 func (l *Loop) addResting(n *ringbuf.Notifier) {
 	l.waitersMu.Lock()

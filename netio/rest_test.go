@@ -137,6 +137,23 @@ func TestRestKeepsTime(t *testing.T) {
 	}
 }
 
+// A timer that somebody else's turn sets, earlier than what the keeper waits for, is in time.
+func TestRestHearsOfEarlierTimers(t *testing.T) {
+	l := restLoop(t)
+	dismiss(t, l)
+	r := newRester(t.Context(), l)
+	untilRest(t, l, 1)
+	ran := newOnce()
+	soon := l.NewTimer(ran.done)
+	l.acquire()
+	soon.Reset(time.Millisecond)
+	l.Release()
+	wait(t, ran.c, "the timer")
+	r.ready.Store(true)
+	r.n.Wake()
+	awakes(t, r.done)
+}
+
 // The first connection has one of those that rest drive the loop; when it is gone, who waits next rests again.
 func TestRestEndsWithAConnection(t *testing.T) {
 	l := restLoop(t)

@@ -62,7 +62,7 @@ func (l *Loop) release(back bool, follows uint64) {
 
 // passOn gives up the token and tells whoever has to know.
 func (l *Loop) passOn(back bool, follows uint64) {
-	late := l.sleepersLate()
+	late := l.sleepersLate() || l.keptLate()
 	l.check.released()
 	s := l.state.And(^uint32(held)) &^ held
 	if s&(asleep|watch) != 0 {
@@ -72,7 +72,7 @@ func (l *Loop) passOn(back bool, follows uint64) {
 		if s&asleep != 0 {
 			return // a driver is there, asleep
 		}
-	} else if l.unseen() {
+	} else if late || l.unseen() {
 		l.pokeStandby()
 	}
 	if !back || l.follows.Load() != follows { // who came since has seen us, or sees now that nobody is here
