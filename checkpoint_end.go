@@ -48,6 +48,11 @@ func (t *Task) Finish(ctx context.Context) error {
 	if err != nil {
 		return t.finishError(err)
 	}
+	for _, o := range t.outputs {
+		if o.closed.Load() { // not all of it was processed
+			return o.goneErr()
+		}
+	}
 	t.reportFinished()
 	for _, o := range t.outputs {
 		if err := o.endPartition(); err != nil {
@@ -82,13 +87,13 @@ func (t *Task) reportFinished() {
 
 // waitServing waits until done, and does what is posted meanwhile.
 func (t *Task) waitServing(ctx context.Context, done func() bool) error {
-	ready := func() bool { return t.attention.Load() || t.closed.Load() || done() }
+	ready := t.busy.looks(func() bool { return t.closed.Load() || t.attention.Load() || done() })
 	for {
-		if t.busy.wait(); t.closed.Load() {
-			return ErrClosed
-		}
-		if err := t.node.loop.RunUntil(ctx, ready, nil); err != nil {
+		if err := t.busy.wait(ctx, t.node, ready, nil); err != nil {
 			return err
+		}
+		if t.closed.Load() {
+			return ErrClosed
 		}
 		if err := t.serve(); err != nil {
 			return err

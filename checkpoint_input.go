@@ -24,7 +24,12 @@ func (in *Input) turn(ctx context.Context) error {
 		return err
 	}
 	if in.gated && !in.room() {
-		return in.awaitRoom(ctx)
+		if err := in.awaitRoom(ctx); err != nil {
+			return err
+		}
+		if in.closed.Load() {
+			return ErrClosed
+		}
 	}
 	return nil
 }
@@ -50,9 +55,6 @@ func (in *Input) awaitRoom(ctx context.Context) error {
 		if in.task.Noticed() {
 			return nil
 		}
-		if in.busy.wait(); in.closed.Load() {
-			return nil
-		}
 		for _, o := range t.outputs {
 			if o.closed.Load() {
 				continue
@@ -64,14 +66,14 @@ func (in *Input) awaitRoom(ctx context.Context) error {
 				o.waits.begin(o.fullest())
 			}
 		}
-		err := in.node.loop.RunUntil(ctx, in.unstuck, in.gate.Notifier())
+		err := in.await(ctx, in.unstuck)
 		for _, o := range t.outputs {
 			o.waits.end()
 		}
-		if err == nil {
+		if err == nil && !in.closed.Load() {
 			err = in.timer.serve()
 		}
-		if err == nil {
+		if err == nil && !in.closed.Load() {
 			err = t.serve()
 		}
 		if err != nil {
@@ -81,14 +83,17 @@ func (in *Input) awaitRoom(ctx context.Context) error {
 	return nil
 }
 
-// unstuck tells whether awaitRoom has something to do.
-func (in *Input) unstuck() bool {
+// isUnstuck tells whether awaitRoom has something to do.
+func (in *Input) isUnstuck() bool {
+	if in.closed.Load() {
+		return true
+	}
 	for _, o := range in.cfg.Task.outputs {
 		if !o.closed.Load() {
 			o.out.Publish()
 		}
 	}
-	return in.room() || in.gate.HasPriority() || in.timer.isDue() || in.cfg.Task.wants() || in.closed.Load()
+	return in.room() || in.gate.HasPriority() || in.timer.isDue() || in.cfg.Task.wants()
 }
 
 // control turns what concerns the task rather than its data into elements. Nil: nothing to tell.
@@ -128,7 +133,7 @@ func (in *Input) control(ctx context.Context, st task.Status) (*Element, error) 
 			return nil, in.task.Inject(&t.injected)
 		}
 		if t != nil && !t.ending.Done() { // the last checkpoint is not completed
-			return nil, in.await(ctx, func() bool { return t.wants() || in.closed.Load() })
+			return nil, in.await(ctx, in.busy.looks(func() bool { return in.closed.Load() || t.wants() }))
 		}
 		return nil, io.EOF
 	default:
@@ -145,7 +150,7 @@ func (in *Input) taken(n *task.Notice) (*Element, error) {
 	case info == nil || err != nil:
 		return nil, err
 	case t.cfg.OnCheckpoint != nil:
-		t.cfg.OnCheckpoint(info)
+		t.busy.call(func() { t.cfg.OnCheckpoint(info) })
 		return nil, nil
 	}
 	in.el.Checkpoint = info

@@ -88,7 +88,7 @@ func (t *Task) Poll() error {
 	}
 	if t.input == nil {
 		for _, o := range t.outputs { // the barrier is to leave now
-			o.w.FlushAll()
+			o.flushNow()
 		}
 	}
 	return nil
@@ -101,6 +101,9 @@ func (t *Task) wants() bool { return t != nil && t.attention.Load() }
 func (t *Task) serve() error {
 	if t.inTurn || !t.attention.Load() {
 		return nil
+	}
+	if t.closed.Load() {
+		return t.error(ErrClosed)
 	}
 	t.inTurn = true
 	defer func() { t.inTurn = false }()
@@ -155,7 +158,7 @@ func (t *Task) do(m *mail) error {
 // handOut has the user take the snapshot of a checkpoint that no element tells of.
 func (t *Task) handOut(info *CheckpointInfo) {
 	if f := t.cfg.OnCheckpoint; f != nil {
-		f(info)
+		t.busy.call(func() { f(info) })
 		return
 	}
 	info.Ack()

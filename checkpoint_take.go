@@ -54,7 +54,11 @@ func (t *Task) take(b Barrier, m align.Metrics) (*CheckpointInfo, error) {
 	t.ending.Started(b.ID)
 	info := &CheckpointInfo{Barrier: b, Metrics: m, in: t.input, task: t}
 	if f := t.cfg.BeforeBarrier; f != nil {
-		if err := f(b); err != nil {
+		var err error
+		if t.busy.call(func() { err = f(b) }); err == nil && t.closed.Load() {
+			return nil, t.error(ErrClosed)
+		}
+		if err != nil {
 			return nil, t.failed(b.ID, err)
 		}
 	}
@@ -122,7 +126,7 @@ func (t *Task) inputAborted(id int64, cause error) error {
 func (t *Task) failed(id int64, err error) error {
 	err = errors.Join(t.error(err), t.giveUp(id, err))
 	for _, o := range t.outputs {
-		o.w.FlushAll()
+		o.flushNow()
 	}
 	return err
 }
@@ -146,6 +150,9 @@ func (t *Task) drop(id int64, cause error) {
 // cancel tells the tasks behind the outputs that there will be no barrier of the checkpoint.
 func (t *Task) cancel(id int64) error {
 	for _, o := range t.outputs {
+		if o.closed.Load() {
+			continue
+		}
 		if err := o.emit(&event.Event{Kind: event.CancelCheckpoint, CheckpointID: id}); err != nil {
 			return err
 		}
@@ -156,6 +163,12 @@ func (t *Task) cancel(id int64) error {
 // emitBarrier sends a barrier behind all that was written, or past it. taken is called on the loop, once the barrier is in the
 // subpartitions' queues and what it overtook was handed over.
 func (o *Output) emitBarrier(b Barrier, taken func()) error {
+	if o.closed.Load() { // nobody reads it, and nothing of it is in flight
+		if taken != nil {
+			taken()
+		}
+		return nil
+	}
 	if err := o.emit(&event.Event{Kind: event.CheckpointBarrier, Barrier: b}); err != nil {
 		return err
 	}

@@ -86,9 +86,9 @@ type Task struct {
 	sleeper   atomic.Pointer[Input] // input, once it can be woken
 	attention atomic.Bool           // something was posted
 	posted    chan struct{}
-	busy      occupancy      // Finish
-	closed    atomic.Bool    // who waits goes
-	closing   atomic.Bool    // Close was called
+	busy      occupancy   // its own, its input's and its outputs'
+	closed    atomic.Bool // who waits goes
+	closing   closeOnce
 	waits     sync.WaitGroup // for channel state
 
 	reporting sync.Mutex // held while a checkpoint is reported, so that the last report is the end's; taken before mu
@@ -228,12 +228,14 @@ func (t *Task) wake() {
 }
 
 // Close ends the task: checkpoints that it has not reported will not be. Any goroutine, once its own one is done.
-func (t *Task) Close() error {
-	if t.closing.Swap(true) {
-		return nil
-	}
-	t.node.remove(t)
+func (t *Task) Close() error { return t.closing.do(t.close) }
+
+func (t *Task) close() error {
+	defer t.node.remove(t)
 	t.end()
+	if err := t.busy.vacate(); err != nil {
+		return t.error(err)
+	}
 	t.state.Close()
 	t.run.Do(func() {})
 	if t.ran != nil {

@@ -13,6 +13,9 @@ type waiter struct {
 	close func() error // what it waits in
 }
 
+// atRest tells whether the user of something waits.
+func atRest(c *occupancy) func() bool { return func() bool { return c.state.Load() == waiting } }
+
 // waiters makes the calls that wait, each in an output or an input of its own, at one node or between two.
 var waiters = map[string]func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter{
 	"Write": func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter {
@@ -25,7 +28,7 @@ var waiters = map[string]func(ctx context.Context, t *testing.T, a, b *Node, sou
 				}
 				return err
 			},
-			waits: out.busy.here.Load,
+			waits: atRest(out.busy),
 			close: out.Close,
 		}
 	},
@@ -41,14 +44,14 @@ var waiters = map[string]func(ctx context.Context, t *testing.T, a, b *Node, sou
 				}
 				return err
 			},
-			waits: out.busy.here.Load,
+			waits: atRest(out.busy),
 			close: out.Close,
 		}
 	},
 	"Finish": func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter {
 		out := newOutput(t, a, OutputConfig{Name: "unread"})
 		newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
-		return waiter{call: func() error { return out.Finish(ctx) }, waits: out.busy.here.Load, close: out.Close}
+		return waiter{call: func() error { return out.Finish(ctx) }, waits: atRest(out.busy), close: out.Close}
 	},
 	"Next": func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter {
 		out := newOutput(t, a, OutputConfig{Name: "idle"})
@@ -56,7 +59,7 @@ var waiters = map[string]func(ctx context.Context, t *testing.T, a, b *Node, sou
 		return waiter{call: func() error {
 			_, err := in.Next(ctx)
 			return err
-		}, waits: in.busy.here.Load, close: in.Close}
+		}, waits: atRest(in.busy), close: in.Close}
 	},
 	"NextBuffer": func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter {
 		out := newOutput(t, a, OutputConfig{Name: "idle too"})
@@ -64,7 +67,7 @@ var waiters = map[string]func(ctx context.Context, t *testing.T, a, b *Node, sou
 		return waiter{call: func() error {
 			_, _, err := in.NextBuffer(ctx)
 			return err
-		}, waits: in.busy.here.Load, close: in.Close}
+		}, waits: atRest(in.busy), close: in.Close}
 	},
 	"Next of a task": func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter {
 		from := newOutput(t, a, OutputConfig{Name: "to the task"})
@@ -82,7 +85,7 @@ var waiters = map[string]func(ctx context.Context, t *testing.T, a, b *Node, sou
 		return waiter{call: func() error { // for room in the output
 			_, err := in.Next(ctx)
 			return err
-		}, waits: in.busy.here.Load, close: func() error { return errors.Join(in.Close(), out.Close(), task.Close()) }}
+		}, waits: atRest(in.busy), close: func() error { return errors.Join(in.Close(), out.Close(), task.Close()) }}
 	},
 	"Finish of a task whose output closes": func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter {
 		task, err := a.NewTask(TaskConfig{Name: "goes on"})
@@ -91,7 +94,7 @@ var waiters = map[string]func(ctx context.Context, t *testing.T, a, b *Node, sou
 		}
 		out := newOutput(t, a, OutputConfig{Name: "unread as well", Task: task})
 		newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
-		return waiter{call: func() error { return task.Finish(ctx) }, waits: task.busy.here.Load, close: out.Close}
+		return waiter{call: func() error { return task.Finish(ctx) }, waits: atRest(&task.busy), close: out.Close}
 	},
 	"Finish of a task": func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter {
 		task, err := a.NewTask(TaskConfig{Name: "finishes", LastCheckpoint: true})
@@ -100,7 +103,7 @@ var waiters = map[string]func(ctx context.Context, t *testing.T, a, b *Node, sou
 		}
 		out := newOutput(t, a, OutputConfig{Name: "unread too", Task: task})
 		newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
-		return waiter{call: func() error { return task.Finish(ctx) }, waits: task.busy.here.Load,
+		return waiter{call: func() error { return task.Finish(ctx) }, waits: atRest(&task.busy),
 			close: func() error { return errors.Join(task.Close(), out.Close()) }}
 	},
 }

@@ -203,15 +203,16 @@ type Input struct {
 	patient *netio.Timer // the loop's: for how long local channels wait for their partitions
 	plain   *decompressor
 	ready   func() bool
+	unstuck func() bool
 
 	recovering *align.Recovering // nil: nothing was in flight
 	gated      bool              // the task has outputs, whose room decides whether a record is handed out
 	dataEnded  bool              // the end of the data was handed out
 	drained    bool              // and all senders drained
 
-	busy    occupancy
+	busy    *occupancy  // its own, or its task's
 	closed  atomic.Bool // who waits goes
-	closing atomic.Bool // Close was called
+	closing closeOnce
 	timer   alignTimer
 	aligned atomic.Int64
 	aborted atomic.Int64
@@ -231,8 +232,9 @@ func (n *Node) NewInput(cfg InputConfig) (*Input, error) {
 			return nil, fmt.Errorf("weir: source %q at %q: subpartitions %d to %d", s.Name, s.Addr, s.Subpartition, s.Last)
 		}
 	}
-	in := &Input{node: n, cfg: cfg}
+	in := &Input{node: n, cfg: cfg, busy: new(occupancy)}
 	if t := cfg.Task; t != nil {
+		in.busy = &t.busy
 		if err := t.joinInput(in); err != nil {
 			return nil, err
 		}
@@ -266,9 +268,10 @@ func (in *Input) start() error {
 	for ch := range in.gate.Channels() {
 		in.gate.SetUpstream(ch, link)
 	}
-	in.ready = func() bool {
-		return in.gate.Fill() > 0 || in.gate.Available() || in.timer.isDue() || in.closed.Load() || cfg.Task.wants()
-	}
+	in.ready = in.busy.looks(func() bool {
+		return in.closed.Load() || in.gate.Fill() > 0 || in.gate.Available() || in.timer.isDue() || cfg.Task.wants()
+	})
+	in.unstuck = in.busy.looks(in.isUnstuck)
 	if err := in.makeTask(); err != nil {
 		return err
 	}
@@ -427,12 +430,9 @@ func (in *Input) next(ctx context.Context) (*Element, error) {
 	}
 }
 
-// await waits until ready, or until the input is closed.
+// await waits until ready, or until the input is closed: the caller looks.
 func (in *Input) await(ctx context.Context, ready func() bool) error {
-	if in.busy.wait(); in.closed.Load() {
-		return nil // the caller sees it, too
-	}
-	return in.node.loop.RunUntil(ctx, ready, in.gate.Notifier())
+	return in.busy.wait(ctx, in.node, ready, in.gate.Notifier())
 }
 
 // element turns a stream element into ours.
@@ -512,12 +512,11 @@ func (in *Input) NextBuffer(ctx context.Context) ([]byte, *Element, error) {
 func (in *Input) Channels() int { return in.gate.Channels() }
 
 // Close gives everything back and lets the senders know. Buffers and records got from the input are invalid from now on. Any
-// goroutine, once no other one is at work in Next; it ends a Next that waits, which it lets return first.
-func (in *Input) Close() error {
-	if in.closing.Swap(true) {
-		return nil
-	}
-	in.node.remove(in)
+// goroutine, once no other one is at work in Next; it ends a Next that waits.
+func (in *Input) Close() error { return in.closing.do(in.close) }
+
+func (in *Input) close() error {
+	defer in.node.remove(in)
 	in.end()
 	if err := in.busy.vacate(); err != nil {
 		return fmt.Errorf("weir: input: %w", err)

@@ -17,7 +17,7 @@ const mostRoomy = 16
 func (in *Input) openChannel(addr string, id PartitionID, subs credit.SubpartitionRange) error {
 	index, exclusive := len(in.chans), in.cfg.Exclusive
 	if addr == Local {
-		ch, err := in.port.NewLocalChannel(credit.LocalConfig{Index: index, Partition: id, Range: subs})
+		ch, err := in.port.NewLocalChannel(credit.LocalConfig{Index: index, Partition: id, Range: subs, Again: in.node.loop.Kick})
 		if err != nil {
 			return err
 		}

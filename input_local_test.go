@@ -64,7 +64,7 @@ func TestLocalReceiverFirst(t *testing.T) {
 		}
 		return err
 	})
-	await(t, func() bool { return waiting(n) == 1 })
+	await(t, func() bool { return unopened(n) == 1 })
 	out := newOutput(t, n, OutputConfig{Name: "x", FlushEach: true})
 	if err := out.Write(ctx, nil, []byte("hello")); err != nil {
 		t.Fatal(err)
@@ -72,14 +72,14 @@ func TestLocalReceiverFirst(t *testing.T) {
 	if err := got(); err != nil {
 		t.Error(err)
 	}
-	if waiting(n) != 0 {
+	if unopened(n) != 0 {
 		t.Error("it still waits")
 	}
 	finishAndRead(ctx, t, out, in)
 }
 
-// waiting is how many local channels of n wait for their partitions.
-func waiting(n *Node) (all int) {
+// unopened is how many local channels of n wait for their partitions.
+func unopened(n *Node) (all int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for c := range n.open {

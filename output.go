@@ -131,9 +131,9 @@ type Output struct {
 	resumed  error
 	half     error // not nil: a record is half written, and stays so
 	waits    waitStats
-	busy     occupancy
+	busy     *occupancy  // its own, or its task's
 	closed   atomic.Bool // who waits goes
-	closing  atomic.Bool // Close was called
+	closing  closeOnce
 
 	lostMu sync.Mutex
 	lost   map[int]error // why consumers went; guarded by lostMu
@@ -150,7 +150,10 @@ func (n *Node) NewOutput(cfg OutputConfig) (*Output, error) {
 	if cfg.Subpartitions < 1 || cfg.Subpartitions > maxSubpartitions {
 		return nil, fmt.Errorf("weir: output %q with %d subpartitions: want 1 to %d", cfg.Name, cfg.Subpartitions, maxSubpartitions)
 	}
-	o := &Output{node: n, cfg: cfg, groups: cfg.MaxParallelism}
+	o := &Output{node: n, cfg: cfg, groups: cfg.MaxParallelism, busy: new(occupancy)}
+	if cfg.Task != nil {
+		o.busy = &cfg.Task.busy
+	}
 	if o.groups == 0 {
 		o.groups = serde.DefaultMaxParallelism(cfg.Subpartitions)
 	}
@@ -241,11 +244,17 @@ func (o *Output) open(ctx context.Context) (err error) {
 
 // initWaits makes what waits for memory. It also hands over what found no room: the memory may come back only because of that.
 func (o *Output) initWaits() {
-	o.readyFn = func() bool {
+	o.readyFn = o.busy.looks(func() bool {
+		if o.closed.Load() {
+			return true
+		}
 		o.out.Publish()
 		return o.pool.Available() || o.wanted()
-	}
-	o.resumeFn = func() bool {
+	})
+	o.resumeFn = o.busy.looks(func() bool {
+		if o.closed.Load() {
+			return true
+		}
 		o.out.Publish()
 		finished := o.w.Stats().Buffers
 		o.resumed = o.w.Continue()
@@ -253,7 +262,7 @@ func (o *Output) initWaits() {
 			o.out.Reclaim() // it got a buffer, and waits for the next one
 		}
 		return !errors.Is(o.resumed, serde.ErrUnfinished) || o.gone()
-	}
+	})
 }
 
 // consumed lets the writer see that somebody has gone, also while it waits. On the loop.
@@ -437,6 +446,8 @@ func (o *Output) Watermark(ctx context.Context, t int64) error {
 // ClaimBuffer lends an empty buffer of the segment's size to be filled with bytes that the caller frames itself, for
 // consumers that use Input.NextBuffer. CommitBuffer sends it. What is in it is left over from before.
 func (o *Output) ClaimBuffer(ctx context.Context, sub int) ([]byte, error) {
+	o.busy.begin()
+	defer o.busy.end()
 	if !o.lent.IsZero() {
 		return nil, o.error(errors.New("a buffer is claimed already"))
 	}
@@ -520,7 +531,7 @@ func (o *Output) finishWrite(ctx context.Context, err error) error {
 
 // wait waits until ready, running the loop's turns.
 func (o *Output) wait(ctx context.Context, ready func() bool) error {
-	if o.busy.wait(); o.closed.Load() {
+	if o.busy.enter(); o.closed.Load() {
 		return o.goneErr()
 	}
 	o.out.Publish()
@@ -528,7 +539,7 @@ func (o *Output) wait(ctx context.Context, ready func() bool) error {
 		o.w.Reclaim()
 		o.out.Reclaim()
 		o.waits.begin(o.fullest())
-		err := o.node.loop.RunUntil(ctx, ready, o.pool.Notifier())
+		err := o.busy.wait(ctx, o.node, ready, o.pool.Notifier())
 		o.waits.end()
 		if err != nil {
 			return o.error(err)
@@ -562,12 +573,22 @@ func (o *Output) Flush() error {
 	return nil
 }
 
+// flushNow is Flush of an output that may be closed, without what serve does.
+func (o *Output) flushNow() {
+	if !o.closed.Load() {
+		o.w.FlushAll()
+	}
+}
+
 // AwaitConsumers waits until every subpartition has a consumer. The error says which have none when ctx ends. Any
 // goroutine.
 func (o *Output) AwaitConsumers(ctx context.Context) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
+		if o.closed.Load() {
+			return o.error(ErrClosed)
+		}
 		var missing []int
 		err := o.node.do(func() error {
 			missing = o.withoutConsumer()
@@ -595,14 +616,13 @@ func (o *Output) withoutConsumer() (subs []int) {
 }
 
 // Close gives up what consumers have not taken, which get an error, and the output's memory. Close after Finish drops nothing. Any goroutine, once
-// the writing one is not at work in it; it ends a call that waits, which it lets return first.
-func (o *Output) Close() error {
-	if o.closing.Swap(true) {
-		return nil
-	}
-	o.node.remove(o)
+// the writing one is not at work in it; it ends a call that waits.
+func (o *Output) Close() error { return o.closing.do(o.close) }
+
+func (o *Output) close() error {
+	defer o.node.remove(o)
 	o.end()
-	if err := o.vacate(); err != nil {
+	if err := o.busy.vacate(); err != nil {
 		return o.error(err)
 	}
 	if !o.lent.IsZero() {
@@ -633,18 +653,6 @@ func (o *Output) end() {
 	o.attention.Store(1)
 	o.pool.Notifier().Wake()
 	o.cfg.Task.wake() // it may wait for room, in its input's Next
-}
-
-// vacate waits until the user is out of all calls that look at the output: those of its task do.
-func (o *Output) vacate() error {
-	err := o.busy.vacate()
-	if t := o.cfg.Task; t != nil {
-		if in, _ := t.parts(); in != nil {
-			err = errors.Join(err, in.busy.vacate())
-		}
-		err = errors.Join(err, t.busy.vacate())
-	}
-	return err
 }
 
 // errClosedEarly is what consumers get from an output that was closed before all of them had everything.

@@ -97,7 +97,7 @@ func (o *Output) serveBlocking() error {
 func (o *Output) finishBlocking(ctx context.Context) error {
 	o.busy.begin()
 	defer o.busy.end()
-	if o.busy.wait(); o.closed.Load() {
+	if o.closed.Load() {
 		return o.goneErr()
 	}
 	if o.block.Finished() {
@@ -113,12 +113,18 @@ func (o *Output) finishBlocking(ctx context.Context) error {
 		return err
 	}
 	o.w.Close() // from now on the memory is not the writer's
-	done := func() bool {
+	done := o.busy.looks(func() bool {
+		if o.closed.Load() {
+			return true
+		}
 		o.out.Publish()
 		return o.block.Finished() || o.gone()
-	}
-	if err := o.node.loop.RunUntil(ctx, done, o.pool.Notifier()); err != nil {
+	})
+	if err := o.busy.wait(ctx, o.node, done, o.pool.Notifier()); err != nil {
 		return o.error(err)
+	}
+	if o.closed.Load() {
+		return o.goneErr()
 	}
 	if !o.block.Finished() {
 		return o.goneErr()
@@ -135,6 +141,9 @@ func (o *Output) AwaitRead(ctx context.Context, times int) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
+		if o.closed.Load() {
+			return o.error(ErrClosed)
+		}
 		var missing []int
 		err := o.node.do(func() error {
 			for i := range o.cfg.Subpartitions {

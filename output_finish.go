@@ -20,15 +20,13 @@ func (o *Output) Finish(ctx context.Context) error {
 	if err := o.endOfData(true); err != nil {
 		return err
 	}
-	if o.busy.wait(); o.closed.Load() {
-		return o.goneErr()
-	}
+	done := func() bool { return o.gone() || o.out.Settled() }
+	ready := o.busy.looks(func() bool { return done() || o.wanted() })
 	for settled := false; !settled; {
-		done := func() bool { return o.out.Settled() || o.gone() }
-		if err := o.node.loop.RunUntil(ctx, func() bool { return done() || o.wanted() }, o.pool.Notifier()); err != nil {
+		if err := o.busy.wait(ctx, o.node, ready, o.pool.Notifier()); err != nil {
 			return o.missing(err)
 		}
-		if o.closed.Load() && !o.out.Settled() {
+		if o.closed.Load() {
 			return o.goneErr()
 		}
 		settled = done()
@@ -44,6 +42,9 @@ func (o *Output) Finish(ctx context.Context) error {
 
 // endPartition ends all subpartitions.
 func (o *Output) endPartition() error {
+	if o.closed.Load() {
+		return o.goneErr()
+	}
 	if err := o.w.FinishBuffers(); err != nil {
 		return o.error(err)
 	}
@@ -54,10 +55,10 @@ func (o *Output) endPartition() error {
 
 // awaitGone waits until the consumers have let go of the partition.
 func (o *Output) awaitGone(ctx context.Context) error {
-	if err := o.node.loop.RunUntil(ctx, o.gone, o.pool.Notifier()); err != nil {
+	if err := o.busy.wait(ctx, o.node, o.busy.looks(o.gone), o.pool.Notifier()); err != nil {
 		return o.missing(err)
 	}
-	if !o.unread() && !o.out.Settled() { // it was closed, and not all was processed
+	if o.closed.Load() {
 		return o.goneErr()
 	}
 	if lost := o.out.Lost(); len(lost) > 0 {

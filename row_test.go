@@ -90,7 +90,7 @@ func TestOutputWaitsForItsGuarantee(t *testing.T) {
 	for b, ok := greedy.Take(); ok; b, ok = greedy.Take() {
 		held = append(held, b)
 	}
-	o := &Output{node: n, cfg: OutputConfig{Name: "late", Subpartitions: 3}.withDefaults()}
+	o := &Output{node: n, cfg: OutputConfig{Name: "late", Subpartitions: 3}.withDefaults(), busy: new(occupancy)}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	if err := o.open(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "4 segments that it is guaranteed") {

@@ -278,6 +278,11 @@ func (n *Node) Close() error {
 	}
 	n.mu.Unlock()
 	for _, c := range open { // first: who waits in one of them may look at others
+		if t, ok := c.(*Task); ok {
+			t.end() // before its outputs: they count as settled then
+		}
+	}
+	for _, c := range open {
 		c.end()
 	}
 	var errs []error

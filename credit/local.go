@@ -16,6 +16,8 @@ type LocalConfig struct {
 	Range     SubpartitionRange
 	// Window is how many data buffers may wait in the gate; the rest stays with the sender. 0: DefaultLocalWindow.
 	Window int
+	// Again has the loop run another turn after the one that it is in, for what the sender brought in this one. Nil: the link's wake.
+	Again func()
 }
 
 // DefaultLocalWindow is the default of LocalConfig.Window.
@@ -122,7 +124,13 @@ func (l *LocalChannel) schedule() {
 	}
 	l.listed = true
 	l.port.pumps = append(l.port.pumps, l)
-	if len(l.port.pumps) == 1 && l.port.link.wake != nil {
+	if len(l.port.pumps) > 1 {
+		return // it was asked for
+	}
+	switch {
+	case l.cfg.Again != nil:
+		l.cfg.Again()
+	case l.port.link.wake != nil:
 		l.port.link.wake()
 	}
 }

@@ -141,11 +141,8 @@ type Loop struct {
 	waiters   []*ringbuf.Notifier
 	resting   []*ringbuf.Notifier // of those that sleep without a driver; see rest.go
 
-	open   atomic.Int32  // connections
-	rests  atomic.Int32  // how many rest
-	keeper atomic.Uint32 // one of them keeps the time
-	// keepUntil is when the keeper runs a turn, as loop clock.
-	keepUntil atomic.Int64
+	open  atomic.Int32 // connections
+	rests atomic.Int32 // how many rest
 
 	// Method values, made once.
 	wakeFn      func()      // l.Wake, for Notifier hooks
@@ -216,7 +213,6 @@ func NewLoop(cfg LoopConfig) (*Loop, error) {
 		quit:  make(chan struct{}),
 	}
 	l.wakeFn, l.contendedFn = l.Wake, l.contended
-	l.keepUntil.Store(int64(never))
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.sources.Store(new([]Source))
 	if err := l.sysOpen(); err != nil {

@@ -17,20 +17,14 @@ func restLoop(t *testing.T) *Loop {
 	return l
 }
 
-// dismiss has the standby go to rest: a caller drives, and so it leaves the kernel at the next event.
+// dismiss has the standby leave the kernel, as it does when it takes a caller for one that drives.
 func dismiss(t *testing.T, l *Loop) {
 	t.Helper()
-	l.open.Store(1)
-	r := newRester(t.Context(), l)
-	until(t, "it drives", func() bool { return l.state.Load()&asleep != 0 })
-	r.ready.Store(true)
-	r.n.Wake()
-	awakes(t, r.done)
 	until(t, "the standby rests", func() bool {
+		l.drives.Add(1)
 		l.Wake()
-		return l.state.Load()&(watch|held) == 0
+		return l.state.Load()&(watch|held) == 0 && len(l.poke) == 0
 	})
-	l.open.Store(0)
 }
 
 // rester is a caller of RunUntil.
@@ -95,6 +89,7 @@ func TestRestIsWoken(t *testing.T) {
 		r := &rester{n: ringbuf.NewNotifier()}
 		h := &handing{to: r}
 		l.AddSource(h)
+		before := l.drives.Load()
 		for range 100 {
 			r.ready.Store(false)
 			h.published.Store(true)
@@ -102,56 +97,93 @@ func TestRestIsWoken(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := l.drives.Load(); n != 1 {
-			t.Errorf("it drove %d times since it was alone", n-1)
+		if n := l.drives.Load(); n != before {
+			t.Errorf("it drove %d times", n-before)
 		}
 	})
 }
 
-// One of those that rest keeps the time: timers run although the standby is away, also when the keeper goes.
-func TestRestKeepsTime(t *testing.T) {
+// What a source gives in portions is taken to its end.
+func TestRestTakesAll(t *testing.T) {
 	l := restLoop(t)
-	ran := make(chan struct{}, 100)
-	var timer *Timer
-	timer = l.NewTimer(func() { ran <- struct{}{}; timer.Reset(2 * time.Millisecond) })
 	dismiss(t, l)
-	l.acquire()
-	timer.Reset(time.Millisecond)
-	l.Release()
-	var rs []*rester
-	for range 3 {
-		rs = append(rs, newRester(t.Context(), l))
-	}
-	untilRest(t, l, 3)
-	for i := range rs {
-		for range 3 {
-			select {
-			case <-ran:
-			case <-time.After(hang):
-				t.Fatalf("with %d at rest the timer does not run", len(rs)-i)
-			}
+	var left atomic.Int32
+	n := ringbuf.NewNotifier()
+	l.AddSource(sourceFunc(func() bool {
+		if left.Load() == 0 {
+			return false
 		}
-		rs[i].ready.Store(true)
-		rs[i].n.Wake()
-		awakes(t, rs[i].done)
+		if left.Add(-1) == 0 {
+			n.Wake()
+		}
+		return true
+	}))
+	for range 20 {
+		left.Store(10 * restRounds)
+		if err := l.RunUntil(t.Context(), func() bool { return left.Load() == 0 }, n); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
-// A timer that somebody else's turn sets, earlier than what the keeper waits for, is in time.
-func TestRestHearsOfEarlierTimers(t *testing.T) {
+// A Wake between the turn before the rest and the rest is heard, as is one in the middle of that turn, behind what it is for.
+func TestRestHearsWakeAtOnce(t *testing.T) {
+	l := restLoop(t)
+	h := &handing{to: &rester{n: ringbuf.NewNotifier()}}
+	wakes := false
+	l.AddSource(h)
+	l.AddSource(sourceFunc(func() bool {
+		if wakes {
+			wakes = false
+			h.published.Store(true)
+			l.Wake()
+		}
+		return false
+	}))
+	for range 20 {
+		dismiss(t, l)
+		h.to.ready.Store(false)
+		looks := 0
+		if err := l.RunUntil(t.Context(), func() bool {
+			if looks++; looks == 2 { // with the turn done
+				h.published.Store(true)
+				l.Wake()
+			}
+			return h.to.ready.Load()
+		}, h.to.n); err != nil {
+			t.Fatal(err)
+		}
+		h.to.ready.Store(false)
+		l.acquire()
+		wakes = true
+		l.Release()
+		if err := l.RunUntil(t.Context(), h.to.ready.Load, h.to.n); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Timers run although the standby was away, those too that a turn sets while callers rest, and whoever of them goes.
+func TestRestKeepsTime(t *testing.T) {
 	l := restLoop(t)
 	dismiss(t, l)
-	r := newRester(t.Context(), l)
-	untilRest(t, l, 1)
-	ran := newOnce()
-	soon := l.NewTimer(ran.done)
+	first, second := newOnce(), newOnce()
 	l.acquire()
-	soon.Reset(time.Millisecond)
+	l.NewTimer(first.done).Reset(20 * time.Millisecond)
 	l.Release()
-	wait(t, ran.c, "the timer")
-	r.ready.Store(true)
-	r.n.Wake()
-	awakes(t, r.done)
+	a, b := newRester(t.Context(), l), newRester(t.Context(), l)
+	untilRest(t, l, 2)
+	l.acquire()
+	l.NewTimer(second.done).Reset(time.Millisecond)
+	l.Release()
+	a.ready.Store(true)
+	a.n.Wake()
+	awakes(t, a.done)
+	wait(t, second.c, "the timer of a turn")
+	wait(t, first.c, "the timer of before")
+	b.ready.Store(true)
+	b.n.Wake()
+	awakes(t, b.done)
 }
 
 // The first connection has one of those that rest drive the loop; when it is gone, who waits next rests again.

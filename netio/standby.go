@@ -94,8 +94,14 @@ const drivenFor = time.Second
 func (l *Loop) serve() {
 	since, drives := time.Duration(-1), uint64(0)
 	for {
-		if l.closing.Load() || l.state.Load()&asleep != 0 || !l.TryAcquire() {
+		if l.closing.Load() || l.state.Load()&asleep != 0 {
 			return
+		}
+		if !l.TryAcquire() {
+			l.kicked.Store(1) // who runs turns runs another one: we may have been woken for something that this one has passed
+			if !l.TryAcquire() {
+				return
+			}
 		}
 		l.nowOK = false
 		if since < 0 {
@@ -107,8 +113,8 @@ func (l *Loop) serve() {
 		}
 		// The consumer is busy: polling would take its CPU. If there is none, the handlers do the work, and polling pays.
 		poll := l.pollFor()
-		if l.drives.Load() > 0 && l.clock()-since < drivenFor {
-			poll = 0
+		if l.rests.Load() != 0 || l.drives.Load() > 0 && l.clock()-since < drivenFor {
+			poll = 0 // nor does it pay beside those that rest: who publishes something runs a turn
 		}
 		for l.work() || l.spin(poll, l.contendedFn) {
 			if l.oneP {

@@ -62,7 +62,7 @@ func (l *Loop) release(back bool, follows uint64) {
 
 // passOn gives up the token and tells whoever has to know.
 func (l *Loop) passOn(back bool, follows uint64) {
-	late := l.sleepersLate() || l.keptLate()
+	late := l.sleepersLate()
 	l.check.released()
 	s := l.state.And(^uint32(held)) &^ held
 	if s&(asleep|watch) != 0 {
@@ -72,7 +72,7 @@ func (l *Loop) passOn(back bool, follows uint64) {
 		if s&asleep != 0 {
 			return // a driver is there, asleep
 		}
-	} else if late || l.unseen() {
+	} else if l.unseen() || l.rests.Load() != 0 {
 		l.pokeStandby()
 	}
 	if !back || l.follows.Load() != follows { // who came since has seen us, or sees now that nobody is here
@@ -130,13 +130,13 @@ func (l *Loop) acquireSpin() bool {
 }
 
 // Wake sees to it that something that was just made visible (an item in a source's ring) is found although the loop may be
-// asleep. It costs one atomic load while somebody runs turns, two while nobody sleeps. If nobody runs turns, the standby does so within
+// asleep. It costs two atomic loads while nobody sleeps. If nobody runs turns, the standby does so within
 // LoopConfig.Standby, or at once for those that rest (rest.go); callers that cannot wait call Kick. It does nothing after Close. Any goroutine.
 func (l *Loop) Wake() {
-	switch s := l.state.Load(); {
-	case s&(asleep|watch) != 0:
+	switch {
+	case l.state.Load()&(asleep|watch) != 0:
 		l.sysInterrupt()
-	case s&held == 0 && l.rests.Load() != 0:
+	case l.rests.Load() != 0:
 		l.pokeStandby()
 	}
 }

@@ -88,45 +88,16 @@ func (n *Notifier) Wait(ctx context.Context) error {
 	}
 }
 
-// WaitFor is Wait for d at most: nil then, too.
-func (n *Notifier) WaitFor(ctx context.Context, d time.Duration) error {
-	var done <-chan struct{}
-	if ctx != nil {
-		done = ctx.Done()
-	}
-	if done == nil {
-		n.WaitTimeout(d)
-		return nil
-	}
-	n.arm(d)
-	select {
-	case <-n.token:
-		n.timer.Stop() // since Go 1.23 nothing stale remains in its channel
-		return nil
-	case <-n.timer.C:
-		n.Cancel()
-		return nil
-	case <-done:
-		n.timer.Stop()
-		n.Cancel()
-		return ctx.Err()
-	}
-}
-
-func (n *Notifier) arm(d time.Duration) {
+// WaitTimeout sleeps until Wake is called (true) or d has passed (false). Prepare must precede it.
+func (n *Notifier) WaitTimeout(d time.Duration) bool {
 	if n.timer == nil {
 		n.timer = time.NewTimer(d)
 	} else {
 		n.timer.Reset(d)
 	}
-}
-
-// WaitTimeout sleeps until Wake is called (true) or d has passed (false). Prepare must precede it.
-func (n *Notifier) WaitTimeout(d time.Duration) bool {
-	n.arm(d)
 	select {
 	case <-n.token:
-		n.timer.Stop()
+		n.timer.Stop() // since Go 1.23 nothing stale remains in its channel
 		return true
 	case <-n.timer.C:
 		if n.state.CompareAndSwap(asleep, awake) {
