@@ -536,6 +536,9 @@ func (o *Output) wait(ctx context.Context, ready func() bool) error {
 	}
 	o.out.Publish()
 	if !ready() {
+		if o.busy.enter(); o.closed.Load() { // that look is over
+			return o.goneErr()
+		}
 		o.w.Reclaim()
 		o.out.Reclaim()
 		o.waits.begin(o.fullest())

@@ -263,7 +263,7 @@ func (n *Node) remove(c closer) {
 }
 
 // Close closes the outputs and inputs that are still open, the connections and the loop, and gives the memory back. Who waits in
-// one of them gets an error, and Close waits for those calls to return; no goroutine may be at work in one otherwise. Its error names each buffer that did not come
+// one of them gets an error, but no goroutine may be at work in one otherwise. Its error names each buffer that did not come
 // home.
 func (n *Node) Close() error {
 	n.mu.Lock()
