@@ -40,6 +40,43 @@ func Example() {
 	// Output: map[be:2 not:1 or:1 to:2] <nil>
 }
 
+// Two stages of a pipeline on one node: the second reads the first one's output where it lies, without a connection, and sees all else that an input
+// of another node sees.
+func ExampleSource_local() {
+	ctx := context.Background()
+	node, _ := weir.Open(weir.Config{})
+	defer node.Close()
+
+	out, _ := node.NewOutput(weir.OutputConfig{Name: "numbers"})
+	in, _ := node.NewInput(weir.InputConfig{Sources: []weir.Source{{Addr: weir.Local, Name: "numbers"}}})
+	written := make(chan error, 1)
+	go func() {
+		for i := range 10 {
+			_ = out.Write(ctx, nil, []byte{byte(i)})
+		}
+		_ = out.Watermark(ctx, 1000)
+		written <- out.Finish(ctx)
+	}()
+
+	sum := 0
+	for el, err := range in.All(ctx) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		switch el.Kind {
+		case weir.Record:
+			sum += int(el.Value[0])
+		case weir.Watermark:
+			fmt.Println("the sum up to", el.Timestamp, "is", sum)
+		}
+	}
+	fmt.Println(<-written)
+	// Output:
+	// the sum up to 1000 is 45
+	// <nil>
+}
+
 // A checkpoint goes through the stream as a barrier; an input with several channels waits until it came through all of them.
 func ExampleInput_checkpoint() {
 	ctx := context.Background()
