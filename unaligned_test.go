@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirflow/weir/credit"
 	"github.com/weirflow/weir/internal/modelrun"
 	"github.com/weirflow/weir/segment"
 	"github.com/weirflow/weir/serde/event"
@@ -121,7 +122,11 @@ func unalignedCheckpoint(t *testing.T, p place, barrier Barrier) bool {
 	ctx := limited(t)
 	a, b := p.nodes(t)
 	flight := newInFlight()
-	out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: channels, Partition: RoundRobin, Buffers: 256, State: flight})
+	quota := 0
+	if p == together {
+		quota = credit.DefaultLocalWindow + 16 // so that something stays in the output
+	}
+	out := newOutput(t, a, OutputConfig{Name: "x", Subpartitions: channels, Partition: RoundRobin, Buffers: 256, BuffersPerSubpartition: quota, State: flight})
 	in := newInput(t, b, InputConfig{Sources: []Source{p.source(a, out)}, Unaligned: UnalignedOn, State: flight})
 	written := make(chan int, 1)
 	wait := inBackground(t, func() error {
