@@ -157,6 +157,9 @@ func TestCloseMeetsATaskThatWakes(t *testing.T) {
 			if err := end(); !errors.Is(err, ErrClosed) {
 				t.Error(err)
 			}
+			if err := r.n.Close(); err != nil {
+				t.Error(err)
+			}
 		},
 		"Finish": func(ctx context.Context, t *testing.T, i int) {
 			r := newCloseRig(t, 1, false, ack)
