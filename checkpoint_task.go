@@ -227,15 +227,16 @@ func (t *Task) wake() {
 	}
 }
 
-// Close ends the task: checkpoints that it has not reported will not be. Any goroutine, once its own one is done.
+// Close ends the task: checkpoints that it has not reported will not be. Any goroutine, once
+// its own one is not at work in it; it ends a Finish that waits.
 func (t *Task) Close() error { return t.closing.do(t.close) }
 
 func (t *Task) close() error {
-	defer t.node.remove(t)
 	t.end()
 	if err := t.busy.vacate(); err != nil {
 		return t.error(err)
 	}
+	defer t.node.remove(t) // not before: who closes the node waits for this
 	t.state.Close()
 	t.run.Do(func() {})
 	if t.ran != nil {

@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -118,6 +119,35 @@ func TestCloseWithinOnCheckpoint(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A function of the user's that has waited in a call of its own may close what the call around it waits in; that call is there again afterwards.
+func TestOccupancyOfCallsWithinCalls(t *testing.T) {
+	var c occupancy
+	steps := []uint32{}
+	note := func() { steps = append(steps, c.state.Load()) }
+	c.begin()
+	c.enter()
+	c.call(func() {
+		note()
+		c.begin()
+		if c.looks(func() bool { note(); return false })() {
+			t.Error("ready")
+		}
+		note()
+		c.enter()
+		c.end()
+		note()
+		if err := c.vacate(); err != nil {
+			t.Error(err)
+		}
+	})
+	note()
+	c.end()
+	note()
+	if want := []uint32{away, here, waiting, away, here, away}; !slices.Equal(steps, want) {
+		t.Errorf("states %v, want %v", steps, want)
 	}
 }
 

@@ -516,11 +516,11 @@ func (in *Input) Channels() int { return in.gate.Channels() }
 func (in *Input) Close() error { return in.closing.do(in.close) }
 
 func (in *Input) close() error {
-	defer in.node.remove(in)
 	in.end()
 	if err := in.busy.vacate(); err != nil {
 		return fmt.Errorf("weir: input: %w", err)
 	}
+	defer in.node.remove(in) // not before: who closes the node waits for this
 	if in.task != nil {
 		in.task.Close()
 	}

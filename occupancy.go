@@ -58,12 +58,14 @@ func (c *occupancy) wait(ctx context.Context, n *Node, ready func() bool, notifi
 	return err
 }
 
-// call calls the user's own function, which may close anything.
+// call calls the user's own function, which may close anything: also after it has waited in a call of its own.
 func (c *occupancy) call(f func()) {
-	before := c.state.Load()
+	calls, state := c.calls, c.state.Load()
+	c.calls = 0
 	c.state.Store(away)
 	f()
-	c.state.Store(before)
+	c.calls = calls
+	c.state.Store(state)
 }
 
 // errOccupied is what a Close gets that cannot go on. It may be tried again.

@@ -282,11 +282,9 @@ func (o *Output) tick() {
 
 // gone tells whether nobody reads any more, or the output failed or is closed.
 func (o *Output) gone() bool {
-	return o.closed.Load() || o.unread()
-}
-
-// unread tells whether nobody reads any more, or the output failed.
-func (o *Output) unread() bool {
+	if o.closed.Load() {
+		return true
+	}
 	gone, _ := o.out.Gone()
 	return gone || o.out.Deserted()
 }
@@ -623,11 +621,11 @@ func (o *Output) withoutConsumer() (subs []int) {
 func (o *Output) Close() error { return o.closing.do(o.close) }
 
 func (o *Output) close() error {
-	defer o.node.remove(o)
 	o.end()
 	if err := o.busy.vacate(); err != nil {
 		return o.error(err)
 	}
+	defer o.node.remove(o) // not before: who closes the node waits for this
 	if !o.lent.IsZero() {
 		o.lent.Release()
 		o.lent = segment.Buffer{}

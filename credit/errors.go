@@ -45,7 +45,7 @@ func (e *ChannelError) Error() string {
 	if e.Index >= 0 {
 		fmt.Fprintf(&b, "%d ", e.Index)
 	}
-	if e.Channel.IsZero() && e.Peer == "" {
+	if e.Channel.IsZero() && e.Peer == "" && e.Partition != (PartitionID{}) {
 		b.WriteString("(local)")
 	} else {
 		fmt.Fprintf(&b, "(%s)", e.Channel)
