@@ -18,8 +18,8 @@ func (l *Loop) Close(ctx context.Context) error {
 	l.cancel()
 	close(l.quit)
 	l.sysInterrupt()
-	l.wakeFollowers()
-	l.wakeResting()
+	l.followers.wake()
+	l.resters.wake()
 	l.own.Wait()
 	// Whoever runs turns sees `closing` and leaves; who sleeps needs the token for that. Nobody goes to sleep any more, and in the end the token is
 	// not given back.

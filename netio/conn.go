@@ -300,7 +300,7 @@ func (c *Conn) enlist() {
 	l.conns = append(l.conns, c)
 	l.open.Store(int32(len(l.conns)))
 	if c.index == 0 {
-		l.wakeResting()
+		l.resters.wake()
 	}
 }
 

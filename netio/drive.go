@@ -102,7 +102,7 @@ func (l *Loop) drive(ctx context.Context, ready func() bool, n *ringbuf.Notifier
 			served = l.wokenWait()
 		}
 		// Of very many followers nobody knows whether they were served.
-		if served && l.waiting.Load() <= mostLooks && l.cfg.Standby > 0 {
+		if served && l.followers.n.Load() <= mostLooks && l.cfg.Standby > 0 {
 			if vain++; vain == vainTurns {
 				l.release(true, follows) // those that it has not served sleep on
 				return false, true, nil
@@ -142,15 +142,16 @@ const mostLooks = 64
 
 // wokenWait tells whether a follower has been woken and did not run since. Of very many, one is taken to be.
 func (l *Loop) wokenWait() bool {
-	if l.waiting.Load() == 0 {
+	if l.followers.n.Load() == 0 {
 		return false
 	}
-	l.waitersMu.Lock()
-	defer l.waitersMu.Unlock()
-	if len(l.waiters) > mostLooks {
+	f := &l.followers
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.list) > mostLooks {
 		return true
 	}
-	for _, n := range l.waiters {
+	for _, n := range f.list {
 		if !n.Sleeping() {
 			return true
 		}
@@ -165,8 +166,9 @@ const followStep = time.Millisecond
 // does not take it up again because nobody else has yet.
 func (l *Loop) follow(ctx context.Context, ready func() bool, n *ringbuf.Notifier, patience time.Duration, left bool) (done bool, err error) {
 	n.Prepare()
-	l.addFollower(n)
-	defer l.removeFollower(n)
+	l.followers.add(n)
+	l.follows.Add(1)
+	defer l.followers.remove(n)
 	switch s := l.state.Load(); {
 	case ready():
 		n.Cancel()
@@ -184,42 +186,6 @@ func (l *Loop) follow(ctx context.Context, ready func() bool, n *ringbuf.Notifie
 		return true, err
 	}
 	return ready(), nil
-}
-
-func (l *Loop) addFollower(n *ringbuf.Notifier) {
-	l.waitersMu.Lock()
-	l.waiters = append(l.waiters, n)
-	l.waitersMu.Unlock()
-	l.waiting.Add(1)
-	l.follows.Add(1)
-}
-
-func (l *Loop) removeFollower(n *ringbuf.Notifier) {
-	l.waiting.Add(-1)
-	l.waitersMu.Lock()
-	defer l.waitersMu.Unlock()
-	for i, o := range l.waiters {
-		if o == n {
-			last := len(l.waiters) - 1
-			l.waiters[i] = l.waiters[last]
-			l.waiters[last] = nil
-			l.waiters = l.waiters[:last]
-			return
-		}
-	}
-}
-
-// wakeFollowers lets those that follow take the turns over. All are woken, as the first may be ready and leave without a turn;
-// they are few, and the token decides.
-func (l *Loop) wakeFollowers() {
-	if l.waiting.Load() == 0 {
-		return
-	}
-	l.waitersMu.Lock()
-	defer l.waitersMu.Unlock()
-	for _, n := range l.waiters {
-		n.Wake()
-	}
 }
 
 // sleep waits in the kernel until something happens, at most limit, and does it. The caller holds the token before and after,

@@ -100,7 +100,7 @@ type patient struct {
 
 func (p *patient) Poll() bool {
 	runtime.Gosched()
-	return p.l.waiting.Load() == 0 || p.feeder.Poll()
+	return p.l.followers.n.Load() == 0 || p.feeder.Poll()
 }
 
 // vain has a goroutine drive the loop for something that never comes, until stop, while another one is served, in steps that the caller makes.
@@ -132,7 +132,7 @@ func vain(t *testing.T, l *Loop) (step func(), stop func()) {
 }
 
 // left tells whether somebody follows although nobody drives.
-func left(l *Loop) bool { return l.waiting.Load() == 1 && l.state.Load()&(held|asleep) == 0 }
+func left(l *Loop) bool { return l.followers.n.Load() == 1 && l.state.Load()&(held|asleep) == 0 }
 
 func untilLeft(t *testing.T, l *Loop, step func()) {
 	t.Helper()
@@ -170,7 +170,7 @@ func TestVainDriverLeaves(t *testing.T) {
 		l := newLoop(t, LoopConfig{})
 		step, stop := vain(t, l)
 		untilLeft(t, l, step)
-		until(t, "it drives again, with the other one away", func() bool { return l.state.Load()&held != 0 && l.waiting.Load() == 0 })
+		until(t, "it drives again, with the other one away", func() bool { return l.state.Load()&held != 0 && l.followers.n.Load() == 0 })
 		stop()
 	})
 	t.Run("stays", func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestCloseEndsSleepers(t *testing.T) {
 						go func() { ended <- l.RunUntil(t.Context(), func() bool { return false }, ringbuf.NewNotifier()) }()
 					}
 					if consumers > 0 && !cfg.Dedicated {
-						until(t, "somebody sleeps", func() bool { return !rests && l.state.Load()&asleep != 0 || rests && l.rests.Load() != 0 })
+						until(t, "somebody sleeps", func() bool { return !rests && l.state.Load()&asleep != 0 || rests && l.resters.n.Load() != 0 })
 					}
 					if err := l.Close(t.Context()); err != nil {
 						t.Fatal(err)

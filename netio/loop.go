@@ -123,7 +123,6 @@ type Loop struct {
 	// Shared between goroutines.
 	state   atomic.Uint32 // token and sleepers; see token.go
 	kicked  atomic.Uint32 // somebody failed to get the token for a turn that is wanted
-	waiting atomic.Int32  // goroutines in RunUntil that follow somebody else's turns
 	follows atomic.Uint64 // how often one began to
 	drives  atomic.Uint64 // how often a consumer took the turns
 	parked  atomic.Uint32 // the standby sleeps until the token is free
@@ -137,12 +136,9 @@ type Loop struct {
 	posts *ringbuf.MPSC[func()]
 	inbox inbox
 
-	waitersMu sync.Mutex
-	waiters   []*ringbuf.Notifier
-	resting   []*ringbuf.Notifier // of those that sleep without a driver; see rest.go
-
-	open  atomic.Int32 // connections
-	rests atomic.Int32 // how many rest
+	followers roster       // callers of RunUntil that follow somebody else's turns
+	resters   roster       // those that sleep without a driver; see rest.go
+	open      atomic.Int32 // connections, len(conns)
 
 	// Method values, made once.
 	wakeFn      func()      // l.Wake, for Notifier hooks

@@ -94,7 +94,7 @@ func TestNoNap(t *testing.T) {
 		"nothing raised":   {LoopConfig{Standby: -1}, func(l *Loop) { l.lowerAll() }},
 		"no polling":       {LoopConfig{Standby: -1, Poll: -1}, nil},
 		"another sleeper":  {LoopConfig{Standby: -1}, func(l *Loop) { l.state.Add(oneSleep) }},
-		"a woken follower": {LoopConfig{Standby: -1}, func(l *Loop) { l.addFollower(woken) }},
+		"a woken follower": {LoopConfig{Standby: -1}, func(l *Loop) { l.followers.add(woken) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := idleLink(t, c.cfg)
@@ -110,7 +110,7 @@ func TestNoNap(t *testing.T) {
 			}
 			b.state.And(^asleep)
 			if name == "a woken follower" {
-				b.removeFollower(woken)
+				b.followers.remove(woken)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package netio
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/weirflow/weir/ringbuf"
@@ -23,8 +22,8 @@ func (l *Loop) alone() bool {
 // means that the caller looks again, and may drive.
 func (l *Loop) rest(ctx context.Context, ready func() bool, n *ringbuf.Notifier, patience time.Duration) (done bool, err error) {
 	n.Prepare()
-	l.addResting(n)
-	defer l.removeResting(n)
+	l.resters.add(n)
+	defer l.resters.remove(n)
 	// The last look, now that whoever brings work knows of the rester.
 	worked := l.restTurn()
 	switch {
@@ -50,11 +49,8 @@ const restRounds = 64
 // restTurn runs turns until there is nothing to do, and reports whether there may be more. If somebody else runs turns, that one does it.
 func (l *Loop) restTurn() (more bool) {
 	follows := l.follows.Load()
-	if !l.TryAcquire() {
-		l.kicked.Store(1)
-		if !l.TryAcquire() {
-			return false
-		}
+	if !l.acquireOrAsk() {
+		return false
 	}
 	for range restRounds {
 		if more = l.round(l.nowAndThen()); !more {
@@ -69,32 +65,5 @@ func (l *Loop) restTurn() (more bool) {
 func (l *Loop) standIn() {
 	if l.state.Load()&(asleep|watch) == 0 {
 		l.pokeStandby()
-	}
-}
-
-func (l *Loop) addResting(n *ringbuf.Notifier) {
-	l.waitersMu.Lock()
-	l.resting = append(l.resting, n)
-	l.waitersMu.Unlock()
-	l.rests.Add(1)
-}
-
-func (l *Loop) removeResting(n *ringbuf.Notifier) {
-	l.rests.Add(-1)
-	l.waitersMu.Lock()
-	defer l.waitersMu.Unlock()
-	i := slices.Index(l.resting, n)
-	l.resting = slices.Delete(l.resting, i, i+1)
-}
-
-// wakeResting lets those that rest look again, and drive if there is something to drive.
-func (l *Loop) wakeResting() {
-	if l.rests.Load() == 0 {
-		return
-	}
-	l.waitersMu.Lock()
-	defer l.waitersMu.Unlock()
-	for _, n := range l.resting {
-		n.Wake()
 	}
 }

@@ -43,7 +43,7 @@ func newRester(ctx context.Context, l *Loop) *rester {
 // untilRest waits until n callers rest, and nobody sleeps in the kernel as the loop's driver.
 func untilRest(t *testing.T, l *Loop, n int32) {
 	t.Helper()
-	until(t, "they rest", func() bool { return l.rests.Load() == n && l.state.Load()&(held|asleep) == 0 })
+	until(t, "they rest", func() bool { return l.resters.n.Load() == n && l.state.Load()&(held|asleep) == 0 })
 }
 
 // handing is a source that makes a rester ready when something was published.
@@ -196,7 +196,7 @@ func TestRestEndsWithAConnection(t *testing.T) {
 		return &funcs{close: func(*Conn, error) { closed.done() }}
 	})
 	nc := dialNet(t, addr)
-	until(t, "it drives", func() bool { return l.rests.Load() == 0 && l.state.Load()&(held|asleep) != 0 })
+	until(t, "it drives", func() bool { return l.resters.n.Load() == 0 && l.state.Load()&(held|asleep) != 0 })
 	if err := nc.Close(); err != nil {
 		t.Fatal(err)
 	}

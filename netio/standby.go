@@ -22,7 +22,7 @@ func (l *Loop) standby() {
 		seen, drives := l.turns.Load(), l.drives.Load()
 		poked := false
 		// Where consumers wait for a driver that left with something to do, they wait for a look of ours at most.
-		if timer.Reset(l.cfg.Standby); l.waiting.Load() != 0 {
+		if timer.Reset(l.cfg.Standby); l.followers.n.Load() != 0 {
 			timer.Reset(min(l.cfg.Standby, followStep))
 		}
 		select {
@@ -42,7 +42,7 @@ func (l *Loop) standby() {
 				return
 			}
 		case toRouse:
-			l.wakeFollowers() // one that followed drives now
+			l.followers.wake() // one that followed drives now
 		case toServe:
 			l.serve()
 		}
@@ -59,7 +59,7 @@ const (
 
 // duty says what the standby has to do, by how many turns and drives there were an interval ago.
 func (l *Loop) duty(turns, drives uint64) int {
-	waiting, here := l.waiting.Load() != 0, l.state.Load()&(held|asleep) != 0
+	waiting, here := l.followers.n.Load() != 0, l.state.Load()&(held|asleep) != 0
 	if l.turns.Load() != turns && (!waiting || here || l.drives.Load() != drives) {
 		return toRest // somebody runs turns; those of Kick, without a driver, help who follows now and then only
 	}
@@ -97,11 +97,8 @@ func (l *Loop) serve() {
 		if l.closing.Load() || l.state.Load()&asleep != 0 {
 			return
 		}
-		if !l.TryAcquire() {
-			l.kicked.Store(1) // who runs turns runs another one: we may have been woken for something that this one has passed
-			if !l.TryAcquire() {
-				return
-			}
+		if !l.acquireOrAsk() { // we may have been woken for something that the turn which runs has passed
+			return
 		}
 		l.nowOK = false
 		if since < 0 {
@@ -113,19 +110,19 @@ func (l *Loop) serve() {
 		}
 		// The consumer is busy: polling would take its CPU. If there is none, the handlers do the work, and polling pays.
 		poll := l.pollFor()
-		if l.rests.Load() != 0 || l.drives.Load() > 0 && l.clock()-since < drivenFor {
+		if l.resters.n.Load() != 0 || l.drives.Load() > 0 && l.clock()-since < drivenFor {
 			poll = 0 // nor does it pay beside those that rest: who publishes something runs a turn
 		}
 		for l.work() || l.spin(poll, l.contendedFn) {
 			if l.oneP {
 				runtime.Gosched() // those that got something run before the next turn
 			}
-			if l.closing.Load() || l.waiting.Load() != 0 {
+			if l.closing.Load() || l.followers.n.Load() != 0 {
 				l.Release()
 				return
 			}
 		}
-		if l.state.Load()&asleep != 0 || l.waiting.Load() != 0 {
+		if l.state.Load()&asleep != 0 || l.followers.n.Load() != 0 {
 			l.Release()
 			return
 		}
@@ -148,13 +145,13 @@ func (l *Loop) serve() {
 }
 
 // contended tells whether a consumer waits for the turns.
-func (l *Loop) contended() bool { return l.waiting.Load() != 0 }
+func (l *Loop) contended() bool { return l.followers.n.Load() != 0 }
 
 // yieldToken gives the token up before a sleep of the standby.
 func (l *Loop) yieldToken() {
 	l.check.released()
 	l.state.And(^uint32(held))
-	l.wakeFollowers()
+	l.followers.wake()
 }
 
 // dedicated is the goroutine of a loop with LoopConfig.Dedicated. It holds the token from the loop's birth to its end.

@@ -72,11 +72,11 @@ func (l *Loop) passOn(back bool, follows uint64) {
 		if s&asleep != 0 {
 			return // a driver is there, asleep
 		}
-	} else if l.unseen() || l.rests.Load() != 0 {
+	} else if l.unseen() || l.resters.n.Load() != 0 {
 		l.pokeStandby()
 	}
 	if !back || l.follows.Load() != follows { // who came since has seen us, or sees now that nobody is here
-		l.wakeFollowers()
+		l.followers.wake()
 	}
 	if l.parked.Load() != 0 {
 		l.pokeStandby()
@@ -116,13 +116,22 @@ func (l *Loop) acquire() {
 	}
 }
 
+// acquireOrAsk takes the token if it is free, or else asks for another turn, which the holder runs before it gives up the token (release).
+func (l *Loop) acquireOrAsk() bool {
+	if l.TryAcquire() {
+		return true
+	}
+	l.kicked.Store(1)
+	return l.TryAcquire()
+}
+
 // acquireSpin is a short attempt at acquire. Where others follow, there is a driver that stays.
 func (l *Loop) acquireSpin() bool {
 	for i := 0; ; i++ {
 		if l.TryAcquire() {
 			return true
 		}
-		if i == 8 || l.waiting.Load() != 0 {
+		if i == 8 || l.followers.n.Load() != 0 {
 			return false
 		}
 		runtime.Gosched()
@@ -136,7 +145,7 @@ func (l *Loop) Wake() {
 	switch {
 	case l.state.Load()&(asleep|watch) != 0:
 		l.sysInterrupt()
-	case l.rests.Load() != 0:
+	case l.resters.n.Load() != 0:
 		l.pokeStandby()
 	}
 }
@@ -169,11 +178,8 @@ func (l *Loop) Kick() {
 		return
 	}
 	follows := l.follows.Load()
-	if !l.TryAcquire() {
-		l.kicked.Store(1)
-		if !l.TryAcquire() {
-			return // the holder runs a turn before it gives up the token, see Release
-		}
+	if !l.acquireOrAsk() {
+		return
 	}
 	// Each turn writes about BatchBytes a connection; what is left after some goes to others. What arrives is for those that wait: a writer looks
 	// at it now and then only, so that one that never waits gets its credit.

@@ -73,7 +73,7 @@ func abandoned(t *testing.T, l *Loop, ready func() bool) (done <-chan error, n *
 		time.Sleep(time.Millisecond)
 	}
 	go func() { done2 <- l.RunUntil(t.Context(), ready, n2) }()
-	for l.waiting.Load() == 0 {
+	for l.followers.n.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	first.Store(true)
@@ -161,7 +161,7 @@ func TestKickAndFollowers(t *testing.T) {
 			go func() {
 				done <- l.RunUntil(t.Context(), func() bool { return l.drives.Load() != before }, ringbuf.NewNotifier())
 			}()
-			for l.waiting.Load() == 0 {
+			for l.followers.n.Load() == 0 {
 				time.Sleep(time.Millisecond)
 			}
 		})
@@ -193,13 +193,13 @@ func TestStandbyDuty(t *testing.T) {
 	} {
 		turns, drives := l.turns.Load()-c.turns, l.drives.Load()-c.drives
 		l.state.Store(c.state)
-		l.waiting.Store(int32(c.waiting))
+		l.followers.n.Store(int32(c.waiting))
 		if got := l.duty(turns, drives); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
 	l.state.Store(0)
-	l.waiting.Store(0)
+	l.followers.n.Store(0)
 }
 
 // Followers that sleep are not given way to; those that were woken and have not run are.
@@ -207,7 +207,7 @@ func TestWokenWait(t *testing.T) {
 	l := newLoop(t, LoopConfig{Standby: -1})
 	n := ringbuf.NewNotifier()
 	n.Prepare()
-	l.addFollower(n)
+	l.followers.add(n)
 	if l.wokenWait() {
 		t.Error("it sleeps")
 	}
@@ -216,7 +216,7 @@ func TestWokenWait(t *testing.T) {
 		t.Error("it was woken")
 	}
 	n.Cancel()
-	l.removeFollower(n)
+	l.followers.remove(n)
 	if l.wokenWait() {
 		t.Error("it is gone")
 	}
@@ -225,13 +225,13 @@ func TestWokenWait(t *testing.T) {
 		if l.wokenWait() {
 			t.Fatalf("%d sleep", i)
 		}
-		l.addFollower(n)
+		l.followers.add(n)
 	}
 	if !l.wokenWait() {
 		t.Error("more than are looked at")
 	}
 	for range mostLooks + 1 {
-		l.removeFollower(n)
+		l.followers.remove(n)
 	}
 	n.Cancel()
 }
