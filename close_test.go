@@ -16,11 +16,18 @@ type waiter struct {
 // atRest tells whether the user of something waits.
 func atRest(c *occupancy) func() bool { return func() bool { return c.state.Load() == waiting } }
 
+// unreadOutput is an output with a consumer that never reads.
+func unreadOutput(t *testing.T, a, b *Node, cfg OutputConfig, source func(*Node, *Output) Source) *Output {
+	t.Helper()
+	out := newOutput(t, a, cfg)
+	newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+	return out
+}
+
 // waiters makes the calls that wait, each in an output or an input of its own, at one node or between two.
 var waiters = map[string]func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter{
 	"Write": func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter {
-		out := newOutput(t, a, OutputConfig{Name: "full"})
-		newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+		out := unreadOutput(t, a, b, OutputConfig{Name: "full"}, source)
 		return waiter{
 			call: func() (err error) {
 				for err == nil {
@@ -33,8 +40,7 @@ var waiters = map[string]func(ctx context.Context, t *testing.T, a, b *Node, sou
 		}
 	},
 	"ClaimBuffer": func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter {
-		out := newOutput(t, a, OutputConfig{Name: "claimed"})
-		newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+		out := unreadOutput(t, a, b, OutputConfig{Name: "claimed"}, source)
 		return waiter{
 			call: func() (err error) {
 				for p := []byte(nil); err == nil; {
@@ -49,8 +55,7 @@ var waiters = map[string]func(ctx context.Context, t *testing.T, a, b *Node, sou
 		}
 	},
 	"Finish": func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter {
-		out := newOutput(t, a, OutputConfig{Name: "unread"})
-		newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+		out := unreadOutput(t, a, b, OutputConfig{Name: "unread"}, source)
 		return waiter{call: func() error { return out.Finish(ctx) }, waits: atRest(out.busy), close: out.Close}
 	},
 	"Next": func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter {
@@ -92,8 +97,7 @@ var waiters = map[string]func(ctx context.Context, t *testing.T, a, b *Node, sou
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := newOutput(t, a, OutputConfig{Name: "unread as well", Task: task})
-		newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+		out := unreadOutput(t, a, b, OutputConfig{Name: "unread as well", Task: task}, source)
 		return waiter{call: func() error { return task.Finish(ctx) }, waits: atRest(&task.busy), close: out.Close}
 	},
 	"Finish of a task": func(ctx context.Context, t *testing.T, a, b *Node, source func(*Node, *Output) Source) waiter {
@@ -101,8 +105,7 @@ var waiters = map[string]func(ctx context.Context, t *testing.T, a, b *Node, sou
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := newOutput(t, a, OutputConfig{Name: "unread too", Task: task})
-		newInput(t, b, InputConfig{Sources: []Source{source(a, out)}})
+		out := unreadOutput(t, a, b, OutputConfig{Name: "unread too", Task: task}, source)
 		return waiter{call: func() error { return task.Finish(ctx) }, waits: atRest(&task.busy),
 			close: func() error { return errors.Join(task.Close(), out.Close()) }}
 	},
