@@ -38,7 +38,7 @@ const (
 	UnalignedOn  = align.UnalignedOn
 )
 
-// Local, as a Source's Addr, is the node itself.
+// Local, as a Source's Addr, is the node itself: the input reads one of its own node's outputs, by reference (LocalInputChannel).
 const Local = "local"
 
 // Source is a subpartition of an output, or several of them: each becomes a channel of the input.

@@ -1,8 +1,6 @@
 package weir
 
-import (
-	"github.com/weirflow/weir/credit"
-)
+import "github.com/weirflow/weir/credit"
 
 // inputChannel is the loop's half of a channel of an input: to a sender elsewhere, or to an output of the same node.
 type inputChannel struct {
@@ -15,7 +13,7 @@ const mostRoomy = 16
 
 // openChannel makes the next channel, which nobody is asked for yet. On the loop.
 func (in *Input) openChannel(addr string, id PartitionID, subs credit.SubpartitionRange) error {
-	index, exclusive := len(in.chans), in.cfg.Exclusive
+	index := len(in.chans)
 	if addr == Local {
 		ch, err := in.port.NewLocalChannel(credit.LocalConfig{Index: index, Partition: id, Range: subs, Again: in.node.loop.Kick})
 		if err != nil {
@@ -25,7 +23,7 @@ func (in *Input) openChannel(addr string, id PartitionID, subs credit.Subpartiti
 		in.chans = append(in.chans, inputChannel{local: ch})
 		return nil
 	}
-	ch, err := in.port.NewChannel(credit.RemoteConfig{Index: index, Partition: id, Range: subs, Exclusive: exclusive})
+	ch, err := in.port.NewChannel(credit.RemoteConfig{Index: index, Partition: id, Range: subs, Exclusive: in.cfg.Exclusive})
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,8 @@ func (r *roster) remove(n *ringbuf.Notifier) {
 	r.list = r.list[:last]
 }
 
-// wake wakes all of them.
+// wake lets them look again, and take the turns over. All are woken, as the first may be ready and leave without a turn; they are few, and the
+// token decides.
 func (r *roster) wake() {
 	if r.n.Load() == 0 {
 		return
